@@ -1,0 +1,95 @@
+// What the fused kernel is told about one block of query rows. Plain types only, see kernel_table.hpp.
+//
+// A block is some query rows that share one key/value head. Rows are described one by one, so the kernel knows nothing
+// of batches, heads, groups or layouts: the plan (src/attend_plan.cpp) has put all of that into the rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <headwise/element.hpp>
+#include <headwise/work.hpp>
+
+namespace headwise {
+
+/// W numbers each: the running maximum before and after a tile, the running sum, and the factor of what came before.
+template <class T>
+struct SoftmaxState {
+    const T* maximum_before;
+    const T* maximum;
+    T* sum;
+    T* correction;
+};
+
+/// One query row of one head. Pointers are to elements of the tensors' type; null where not asked for.
+template <class T>
+struct AttendRow {
+    const void* q;            ///< d_k numbers; unused where AttendBlock::q_panels is given
+    void* y;                  ///< d_v numbers; unused where AttendBlock::y_panels is given
+    const void* mask;         ///< n_kv elements of AttendBlock::mask_type
+    void* weights;            ///< n_kv numbers
+    void* mean_weights;       ///< n_kv numbers, see AttendBlock::adds_to_mean
+    void* scores;             ///< n_kv numbers
+    T* log_sum_exp;           ///< one number
+    std::int64_t first_key;   ///< keys first_key <= j < end_key take part, unless the mask excludes them
+    std::int64_t end_key;     ///< never below first_key, never above n_kv
+    std::int64_t position;    ///< for ALiBi
+    T alibi_slope;
+    T sink;
+};
+
+/// A matrix in memory: element (row, column) at data[row * row_stride + column * column_stride], elements of the
+/// tensors' type. `copied`: each tile of rows is copied (and widened) into close rows of T before use; must be set
+/// where the type is not T or column_stride is not 1.
+struct AttendMatrix {
+    const void* data;
+    std::ptrdiff_t row_stride;
+    std::ptrdiff_t column_stride;
+    bool copied;
+};
+
+/// Panels in memory, one for each panel_tokens rows of the block, the last one as narrow as its rows allow. Panel p
+/// begins at data + p * panel_stride, and this head's rows of it `first_row` rows further down.
+template <class T>
+struct AttendPanels {
+    T* data = nullptr;
+    std::ptrdiff_t panel_stride = 0;
+    std::int64_t first_row = 0;
+};
+
+template <class T>
+struct AttendBlock {
+    const AttendRow<T>* rows;
+    std::int64_t row_count;
+    std::int64_t n_kv;
+    std::int64_t d_k;
+    std::int64_t d_v;
+    AttendMatrix k;  ///< n_kv x d_k
+    AttendMatrix v;  ///< n_kv x d_v
+
+    std::ptrdiff_t q_stride = 1;        ///< of the elements of a row of Q; likewise below
+    std::ptrdiff_t y_stride = 1;
+    std::ptrdiff_t weights_stride = 1;
+    std::ptrdiff_t mean_weights_stride = 1;
+    std::ptrdiff_t scores_stride = 1;
+    std::ptrdiff_t mask_stride = 1;
+    std::int64_t mask_keys = 0;         ///< keys that the mask covers; end_key is never above it
+    AttendPanels<const T> q_panels;     ///< instead of AttendRow::q: not yet scaled
+    AttendPanels<T> y_panels;           ///< instead of AttendRow::y
+
+    T scale;
+    T softcap = 0;                      ///< 0: none
+    bool has_mask = false;
+    ElementType mask_type = ElementType::boolean;
+    bool has_alibi = false;
+    bool has_sinks = false;
+    bool keeps_weights = false;         ///< some output needs the weights of a whole row
+    bool adds_to_mean = false;          ///< mean_weights += weights * mean_factor, else =
+    T mean_factor = 1;
+    int score_stage = -1;               ///< -1: no scores; else as ScoreStage
+
+    T* scratch;                         ///< KernelTable::attend_scratch numbers, aligned to 64 bytes
+    WorkReport* work;                   ///< counts are added here
+};
+
+}  // namespace headwise

@@ -1,0 +1,78 @@
+// 2^x and tanh of vectors. (Named so that xsimd's own functions, found by argument, are not meant.)
+#pragma once
+
+#include "kernels/simd.hpp"
+
+namespace headwise::kernels {
+
+/// Coefficients c1, c2, ... of 2^f = 1 + f * (c1 + f * (c2 + ...)) on [-1/2, 1/2]: minimax in relative error with the
+/// constant term fixed, so that 2^0 is exactly 1.
+template <class T>
+struct Exp2Polynomial;
+
+template <>
+struct Exp2Polynomial<float> {  // degree 5, 9.2e-8
+    static constexpr float c[] = {0.6931469775951151f, 0.24022242077091488f, 0.05550733744476513f,
+                                  0.009671513183098873f, 0.0013264728769544036f};
+    static constexpr float magic =
+        0x1.8p23f + 127;  // adding it rounds to an integer and leaves r + 127 in the low bits
+    static constexpr float lowest = -127;            // 2^-127 and below become 0
+};
+
+template <>
+struct Exp2Polynomial<double> {  // degree 11, 1.8e-17
+    static constexpr double c[] = {0.69314718055994569675,   0.24022650695910098007,   0.055504108664790394552,
+                                   0.0096181291076070023796, 0.0013333558153439964747, 0.0001540353044157213033,
+                                   1.5252727385193868197e-5, 1.3215442675329822143e-6, 1.0180647659234138888e-7,
+                                   7.0725704128144235096e-9, 4.078071929588336665e-10};
+    static constexpr double magic = 0x1.8p52 + 1023;
+    static constexpr double lowest = -1023;
+};
+
+/// 2^x split as scale * (1 + rest): scale is the power of two nearest, rest = 2^f - 1 with |f| <= 1/2.
+template <class Arch, class T>
+struct Exp2Parts {
+    Vec<Arch, T> scale;
+    Vec<Arch, T> rest;
+};
+
+/// x from Exp2Polynomial::lowest up to 1023 or 127; see power_of_two.
+template <class Arch, class T>
+HEADWISE_INLINE Exp2Parts<Arch, T> exp2_parts(Vec<Arch, T> x)
+{
+    using P = Exp2Polynomial<T>;
+    constexpr int terms = static_cast<int>(sizeof P::c / sizeof(T));
+    const auto magic = set<Arch, T>(P::magic);
+    const auto shifted = x + magic;
+    const auto f = x - (shifted - magic);
+    auto p = set<Arch, T>(P::c[terms - 1]);
+    HEADWISE_UNROLL
+    for (int i = terms - 2; i >= 0; --i) p = multiply_add(p, f, set<Arch, T>(P::c[i]));
+    return {exponent_from_low_bits(shifted), p * f};
+}
+
+/// 2^x for x <= 127 (1023 for double). -inf gives exactly 0, 0 gives exactly 1, NaN gives NaN; results that would be
+/// subnormal are 0. float: 10 operations a vector, of which 6 need a multiplier.
+template <class Arch, class T>
+HEADWISE_INLINE Vec<Arch, T> power_of_two(Vec<Arch, T> x)
+{
+    const auto parts = exp2_parts<Arch, T>(at_least(x, set<Arch, T>(Exp2Polynomial<T>::lowest)));
+    return multiply_add(parts.scale, parts.rest, parts.scale);
+}
+
+/// tanh(x) = e / (e + 2) with e = exp(2x) - 1, formed without cancellation from the two parts of the power; so small x
+/// keep their relative precision. NaN gives NaN.
+template <class Arch, class T>
+HEADWISE_INLINE Vec<Arch, T> tanh_of(Vec<Arch, T> x)
+{
+    constexpr T two_log2e = T(2.8853900817779268147);
+    constexpr T limit = T(60);  // tanh is 1 to the last bit from 2x log2(e) = 54 (double) on
+    auto y = x * set<Arch, T>(two_log2e);
+    y = at_least(y, set<Arch, T>(-limit));
+    y = -at_least(-y, set<Arch, T>(-limit));
+    const auto parts = exp2_parts<Arch, T>(y);
+    const auto e = multiply_add(parts.scale, parts.rest, parts.scale - set<Arch, T>(T(1)));
+    return e / (e + set<Arch, T>(T(2)));
+}
+
+}  // namespace headwise::kernels

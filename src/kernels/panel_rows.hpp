@@ -1,0 +1,96 @@
+// Rows of numbers into the columns of a panel and back: the transposes at the edges.
+//
+// The tokens' rows are given one by one, so that the same code serves rows of one matrix and rows of many heads. Squares
+// of lanes x lanes numbers go through registers; what is left of a row is copied one by one, so nothing outside a row is
+// read or written.
+#pragma once
+
+#include "kernels/kernel_table.hpp"
+#include "kernels/tile_shape.hpp"
+
+namespace headwise::kernels {
+
+/// panel[k][token] = factor * rows[token][k * column_stride], k < depth; columns from `tokens` on become 0.
+template <class Arch, class T, class E>
+void gather_panel(T* panel, int vectors, const E* const* rows, std::int64_t tokens, std::ptrdiff_t column_stride,
+                  std::int64_t depth, T factor)
+{
+    using V = Vec<Arch, T>;
+    constexpr int n = lanes_of<Arch, T>;
+    const int width = vectors * n;
+    for (int first = 0; first < width; first += n) {
+        const std::int64_t here = tokens - first < n ? tokens - first : n;
+        std::int64_t k = 0;
+        if (column_stride == 1) {
+            for (; k + n <= depth; k += n) {
+                V square[n];
+                HEADWISE_UNROLL
+                for (int i = 0; i < n; ++i)
+                    square[i] = i < here ? load_widened<Arch, T>(rows[first + i] + k) : set<Arch, T>(T(0));
+                transpose<Arch, T>(square);
+                HEADWISE_UNROLL
+                for (int i = 0; i < n; ++i) write(panel + (k + i) * width + first, square[i] * set<Arch, T>(factor));
+            }
+        }
+        for (; k < depth; ++k)
+            for (int i = 0; i < n; ++i)
+                panel[k * width + first + i] =
+                    i < here ? factor * widened<Arch, T>(rows[first + i][k * column_stride]) : T(0);
+    }
+}
+
+/// rows[token][k * column_stride] = factor[token] * panel[k][token], k < depth, token < tokens; += where `adds`.
+/// factor: W numbers.
+template <class Arch, class T, class E, bool adds = false>
+void scatter_panel(const T* panel, int vectors, E* const* rows, std::int64_t tokens, std::ptrdiff_t column_stride,
+                   std::int64_t depth, const T* factor)
+{
+    using V = Vec<Arch, T>;
+    constexpr int n = lanes_of<Arch, T>;
+    const int width = vectors * n;
+    for (int first = 0; first < tokens; first += n) {
+        const std::int64_t here = tokens - first < n ? tokens - first : n;
+        const V factors = load<Arch, T>(factor + first);
+        std::int64_t k = 0;
+        if constexpr (std::is_same_v<E, T>) {
+            for (; column_stride == 1 && k + n <= depth; k += n) {
+                V square[n];
+                HEADWISE_UNROLL
+                for (int i = 0; i < n; ++i) square[i] = load<Arch, T>(panel + (k + i) * width + first) * factors;
+                transpose<Arch, T>(square);
+                HEADWISE_UNROLL
+                for (int i = 0; i < n; ++i) {
+                    if (i >= here) continue;
+                    T* to = rows[first + i] + k;
+                    write(to, adds ? load<Arch, T>(to) + square[i] : square[i]);
+                }
+            }
+        }
+        for (; k < depth; ++k)
+            for (int i = 0; i < here; ++i) {
+                E& to = rows[first + i][k * column_stride];
+                const T x = panel[k * width + first + i] * factor[first + i];
+                to = static_cast<E>(adds ? widened<Arch, T>(to) + x : x);
+            }
+    }
+}
+
+template <class Arch, class T>
+void rows_to_panel(const PanelRows<T>& p)
+{
+    const T* rows[TileShape<Arch, T>::panel_tokens];
+    for (std::int64_t i = 0; i < p.tokens; ++i) rows[i] = p.rows + i * p.row_stride;
+    gather_panel<Arch, T, T>(p.panel, p.vectors, rows, p.tokens, p.column_stride, p.depth, T(1));
+}
+
+template <class Arch, class T>
+void panel_to_rows(const PanelRows<T>& p)
+{
+    T* rows[TileShape<Arch, T>::panel_tokens];
+    alignas(64) T ones[TileShape<Arch, T>::panel_tokens];
+    for (T& one : ones) one = T(1);
+    for (std::int64_t i = 0; i < p.tokens; ++i) rows[i] = p.rows + i * p.row_stride;
+    scatter_panel<Arch, T, T>(p.panel, p.vectors, rows, p.tokens, p.column_stride, p.depth, ones);
+}
+
+}  // namespace headwise::kernels

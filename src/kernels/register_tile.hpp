@@ -1,0 +1,144 @@
+// The micro-kernel: one register tile of a product. Every product of the layer is made of these.
+//
+//     C[m][lane] = start[m][lane] + sum over k of A(m, k) * B[k][lane]      m < Rows, lane < W = Vectors * lanes
+//
+// A is read by scalar broadcast, B and C are panels (rows of W numbers). Nothing is read past A's last row and column.
+// The sum over k runs in order; for each stage the start and the end differ:
+//
+//   project  start is bias[m], or 0                      A(m, k) = a[m + k * stride]   (a strip of packed weights)
+//   score    start is 0; the tile's maximum is kept      A(m, k) = a[m * stride + k]   (rows of K)
+//   blend    start is correction[lane] * C[m][lane], or 0   A(m, k) = a[m + k * stride]   (columns of V)
+#pragma once
+
+#include "kernels/kernel_table.hpp"
+#include "kernels/tile_shape.hpp"
+
+namespace headwise::kernels {
+
+enum class Stage { project, score, blend };
+
+/// What a tile needs beside A, B and C, by stage; null where the start is 0.
+template <class T>
+struct TileOperands {
+    const T* a;
+    std::ptrdiff_t a_stride;
+    const T* b;
+    T* c;
+    std::int64_t depth;
+    const T* bias;        ///< project: one number a row
+    const T* correction;  ///< blend: W numbers
+    T* row_maximum;       ///< score: W numbers, in and out
+};
+
+template <class Arch, class T, Stage stage, int Rows, int Vectors>
+HEADWISE_INLINE void register_tile(const TileOperands<T>& t)
+{
+    using V = Vec<Arch, T>;
+    constexpr int n = lanes_of<Arch, T>;
+    constexpr int width = Vectors * n;
+    V accumulator[Rows][Vectors];
+
+    HEADWISE_UNROLL
+    for (int m = 0; m < Rows; ++m) {
+        HEADWISE_UNROLL
+        for (int v = 0; v < Vectors; ++v) {
+            accumulator[m][v] = set<Arch, T>(T(0));
+            if constexpr (stage == Stage::project)
+                if (t.bias) accumulator[m][v] = set<Arch, T>(t.bias[m]);
+            if constexpr (stage == Stage::blend)
+                if (t.correction)
+                    accumulator[m][v] = load<Arch, T>(t.correction + v * n) * load<Arch, T>(t.c + m * width + v * n);
+        }
+    }
+
+    const T* row[Rows];
+    if constexpr (stage == Stage::score) {
+        HEADWISE_UNROLL
+        for (int m = 0; m < Rows; ++m) row[m] = t.a + m * t.a_stride;
+    }
+    const T* column = t.a;
+    const T* b = t.b;
+    for (std::int64_t k = 0; k < t.depth; ++k, b += width, column += t.a_stride) {
+        V b_row[Vectors];
+        HEADWISE_UNROLL
+        for (int v = 0; v < Vectors; ++v) b_row[v] = load<Arch, T>(b + v * n);
+        HEADWISE_UNROLL
+        for (int m = 0; m < Rows; ++m) {
+            const V element = set<Arch, T>(stage == Stage::score ? row[m][k] : column[m]);
+            HEADWISE_UNROLL
+            for (int v = 0; v < Vectors; ++v) accumulator[m][v] = multiply_add(element, b_row[v], accumulator[m][v]);
+        }
+    }
+
+    HEADWISE_UNROLL
+    for (int v = 0; v < Vectors; ++v) {
+        HEADWISE_UNROLL
+        for (int m = 0; m < Rows; ++m) write(t.c + m * width + v * n, accumulator[m][v]);
+        if constexpr (stage == Stage::score) {
+            V maximum = load<Arch, T>(t.row_maximum + v * n);
+            HEADWISE_UNROLL
+            for (int m = 0; m < Rows; ++m) maximum = larger(maximum, accumulator[m][v]);
+            write(t.row_maximum + v * n, maximum);
+        }
+    }
+}
+
+template <class Arch, class T, Stage stage, int Rows, int Vectors>
+void small_tile(const TileOperands<T>& t)
+{
+    register_tile<Arch, T, stage, Rows, Vectors>(t);
+}
+
+/// A tile of `rows` rows, 1 .. Rows, for what is left of a product after its full tiles.
+template <class Arch, class T, Stage stage, int Rows, int Vectors>
+HEADWISE_INLINE void partial_tile(int rows, const TileOperands<T>& t)
+{
+    using Function = void (*)(const TileOperands<T>&);
+    static constexpr auto functions = []<int... I>(std::integer_sequence<int, I...>) {
+        struct Table {
+            Function of_rows[sizeof...(I)];
+        };
+        return Table{{&small_tile<Arch, T, stage, I + 1, Vectors>...}};
+    }(std::make_integer_sequence<int, Rows>());
+    functions.of_rows[rows - 1](t);
+}
+
+/// Moves the operands of a tile down by `rows` rows.
+template <Stage stage, class T>
+HEADWISE_INLINE void advance(TileOperands<T>& t, std::int64_t rows, int width)
+{
+    t.a += stage == Stage::score ? rows * t.a_stride : rows;
+    t.c += rows * width;
+    if (stage == Stage::project && t.bias) t.bias += rows;
+}
+
+/// All rows of a product: full tiles, and the last rows, fewer than two tiles, in two halves, since a tile of few rows
+/// cannot hide the latency of its multiply-adds.
+template <class Arch, class T, Stage stage, int Vectors>
+HEADWISE_INLINE void tile_rows(TileOperands<T> t, std::int64_t rows)
+{
+    constexpr int tile = TileShape<Arch, T>::rows(Vectors);
+    constexpr int width = Vectors * lanes_of<Arch, T>;
+    while (rows == tile || rows >= 2 * tile) {
+        register_tile<Arch, T, stage, tile, Vectors>(t);
+        advance<stage>(t, tile, width);
+        rows -= tile;
+    }
+    if (rows > tile) {
+        const std::int64_t half = (rows + 1) / 2;
+        partial_tile<Arch, T, stage, tile, Vectors>(static_cast<int>(half), t);
+        advance<stage>(t, half, width);
+        rows -= half;
+    }
+    if (rows > 0) partial_tile<Arch, T, stage, tile, Vectors>(static_cast<int>(rows), t);
+}
+
+template <class Arch, class T, Stage stage>
+HEADWISE_INLINE void tile_rows(const TileOperands<T>& t, std::int64_t rows, int vectors)
+{
+    static_assert(TileShape<Arch, T>::max_vectors == 2);
+    if (vectors == 2) tile_rows<Arch, T, stage, 2>(t, rows);
+    else tile_rows<Arch, T, stage, 1>(t, rows);
+}
+
+}  // namespace headwise::kernels

@@ -1,0 +1,218 @@
+// The only file that includes xsimd. It gives the kernels one small vector vocabulary, and holds what differs between
+// xsimd's versions (8.1 to 14) and what xsimd has no name for. That last part uses the vector extension that GCC and
+// Clang share, so it needs no intrinsics of one instruction set.
+//
+// Every name here is a template on Arch (an xsimd architecture): files compiled for different instruction sets must not
+// define the same symbol.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+// GCC 12's own AVX-512 header passes a deliberately undefined operand to masked instructions, and GCC then warns of it.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+#include <xsimd/xsimd.hpp>
+
+#include <headwise/element.hpp>
+
+#define HEADWISE_INLINE inline __attribute__((always_inline))
+
+// Full unrolling of the short loops whose bounds are template parameters; without it the accumulators of a register
+// tile would live in memory.
+#if defined(__clang__)
+#define HEADWISE_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define HEADWISE_UNROLL _Pragma("GCC unroll 64")
+#endif
+
+namespace headwise::kernels {
+
+template <class Arch, class T>
+using Vec = xsimd::batch<T, Arch>;
+
+template <class Arch, class T>
+inline constexpr int lanes_of = static_cast<int>(Vec<Arch, T>::size);
+
+template <class T>
+inline constexpr T infinity = std::numeric_limits<T>::infinity();
+
+template <class Arch, class T>
+HEADWISE_INLINE Vec<Arch, T> set(T value)
+{
+    return Vec<Arch, T>(value);
+}
+
+/// Panels and scratch are aligned, but narrow panels start at any multiple of a vector: unaligned loads cost nothing
+/// where the address is aligned.
+template <class Arch, class T>
+HEADWISE_INLINE Vec<Arch, T> load(const T* from)
+{
+    return Vec<Arch, T>::load_unaligned(from);
+}
+
+template <class Arch, class T>
+HEADWISE_INLINE void write(T* to, Vec<Arch, T> v)
+{
+    v.store_unaligned(to);
+}
+
+/// x * y + z, fused where the instruction set has it (SSE2 has not).
+template <class Arch, class T>
+HEADWISE_INLINE Vec<Arch, T> multiply_add(Vec<Arch, T> x, Vec<Arch, T> y, Vec<Arch, T> z)
+{
+#if defined(__AVX512F__) && XSIMD_VERSION_MAJOR < 11
+    // xsimd 8.1 has no such kernel for AVX-512 and leaves fusing to the compiler's contraction, which is off here.
+    if constexpr (std::is_base_of_v<xsimd::avx512f, Arch>) {
+        if constexpr (sizeof(T) == 4) return _mm512_fmadd_ps(x, y, z);
+        else return _mm512_fmadd_pd(x, y, z);
+    } else
+#endif
+        return xsimd::fma(x, y, z);
+}
+
+/// The larger; where one is NaN, either.
+template <class Arch, class T>
+HEADWISE_INLINE Vec<Arch, T> larger(Vec<Arch, T> x, Vec<Arch, T> y)
+{
+    return xsimd::max(x, y);
+}
+
+/// larger(bound, x), and NaN where x is NaN.
+template <class Arch, class T>
+HEADWISE_INLINE Vec<Arch, T> at_least(Vec<Arch, T> x, Vec<Arch, T> bound)
+{
+#if (defined(__x86_64__) || defined(__i386__)) && XSIMD_VERSION_MAJOR < 14
+    return xsimd::max(bound, x);  // maxps gives its second operand where one is NaN
+#else
+    return xsimd::select(x < bound, bound, x);
+#endif
+}
+
+// ---- the vector extension -------------------------------------------------------------------------------------------
+
+template <class Arch, class T>
+struct Native {
+    using Register = typename Vec<Arch, T>::register_type;
+    using Integer = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+    typedef T Values __attribute__((vector_size(sizeof(Register))));
+    typedef Integer Bits __attribute__((vector_size(sizeof(Register))));
+};
+
+/// n numbers of type E in the compiler's own vector type. (A typedef inside a function template confuses GCC 12.)
+template <class E, int n>
+struct Numbers {
+    typedef E type __attribute__((vector_size(sizeof(E) * n)));
+};
+
+template <class Arch, class T>
+HEADWISE_INLINE typename Native<Arch, T>::Values values_of(Vec<Arch, T> v)
+{
+    return (typename Native<Arch, T>::Values)(typename Native<Arch, T>::Register)(v);
+}
+
+template <class Arch, class T, class Vector>
+HEADWISE_INLINE Vec<Arch, T> from_native(Vector v)
+{
+    return Vec<Arch, T>((typename Native<Arch, T>::Register)(v));
+}
+
+/// The number whose exponent field is the low bits of x's representation: bits(x) << mantissa width.
+template <class Arch, class T>
+HEADWISE_INLINE Vec<Arch, T> exponent_from_low_bits(Vec<Arch, T> x)
+{
+    using Bits = typename Native<Arch, T>::Bits;
+    return from_native<Arch, T>((Bits)values_of(x) << (std::numeric_limits<T>::digits - 1));
+}
+
+template <class Arch, class T, int... I>
+HEADWISE_INLINE void interleave(Vec<Arch, T>& low, Vec<Arch, T>& high, std::integer_sequence<int, I...>)
+{
+    constexpr int n = sizeof...(I);
+    const auto a = values_of(low);
+    const auto b = values_of(high);
+    low = from_native<Arch, T>(__builtin_shufflevector(a, b, (I % 2 ? n + I / 2 : I / 2)...));
+    high = from_native<Arch, T>(__builtin_shufflevector(a, b, (I % 2 ? n + n / 2 + I / 2 : n / 2 + I / 2)...));
+}
+
+/// Transposes a square of lanes x lanes numbers, given as its `lanes` rows: log2(lanes) rounds that interleave vector i with vector i + lanes / 2.
+template <class Arch, class T>
+HEADWISE_INLINE void transpose(Vec<Arch, T>* square)
+{
+    constexpr int n = lanes_of<Arch, T>;
+    Vec<Arch, T> next[n];
+    HEADWISE_UNROLL
+    for (int round = 1; round < n; round *= 2) {
+        HEADWISE_UNROLL
+        for (int i = 0; i < n / 2; ++i) {
+            next[2 * i] = square[i];
+            next[2 * i + 1] = square[i + n / 2];
+            interleave(next[2 * i], next[2 * i + 1], std::make_integer_sequence<int, n>());
+        }
+        HEADWISE_UNROLL
+        for (int i = 0; i < n; ++i) square[i] = next[i];
+    }
+}
+
+/// One element of storage type E, widened to T. Exact.
+template <class Arch, class T, class E>
+HEADWISE_INLINE T widened(E element)
+{
+    if constexpr (std::is_arithmetic_v<E>) return static_cast<T>(element);
+    else return static_cast<T>(static_cast<float>(element));
+}
+
+/// One vector of consecutive elements of storage type E, widened to T. Exact.
+template <class Arch, class T, class E>
+HEADWISE_INLINE Vec<Arch, T> load_widened(const E* from)
+{
+    constexpr int n = lanes_of<Arch, T>;
+    if constexpr (std::is_same_v<E, T>) {
+        return load<Arch, T>(from);
+    } else if constexpr (std::is_same_v<E, bfloat16> || std::is_same_v<E, float16>) {
+        using Halves = typename Numbers<std::uint16_t, n>::type;
+        using Words = typename Numbers<std::uint32_t, n>::type;
+        using Floats = typename Numbers<float, n>::type;
+        Halves halves;
+        __builtin_memcpy(&halves, from, sizeof halves);
+        const Words words = __builtin_convertvector(halves, Words);
+        Floats floats;
+        if constexpr (std::is_same_v<E, bfloat16>) {
+            floats = (Floats)(words << 16);
+        } else {
+            // The fraction moves to its place, a multiplication by 2^112 moves the exponent (and makes subnormals
+            // normal); exponent 31, infinity and NaN, is set to all ones.
+            const Words magnitude = words & 0x7fffu;
+            const Words special = (Words)(magnitude >= 0x7c00u) & 0x7f800000u;
+            const Words scaled = (Words)((Floats)(magnitude << 13) * 0x1p112f);
+            floats = (Floats)(scaled | special | ((words & 0x8000u) << 16));
+        }
+        return from_native<Arch, T>(__builtin_convertvector(floats, typename Native<Arch, T>::Values));
+    } else {
+        typename Numbers<E, n>::type elements;
+        __builtin_memcpy(&elements, from, sizeof elements);
+        return from_native<Arch, T>(__builtin_convertvector(elements, typename Native<Arch, T>::Values));
+    }
+}
+
+/// One vector of consecutive booleans as what they add to a score: 0 where true, -inf where false.
+template <class Arch, class T>
+HEADWISE_INLINE Vec<Arch, T> load_boolean_bias(const bool* from)
+{
+    using Values = typename Native<Arch, T>::Values;
+    using Bits = typename Native<Arch, T>::Bits;
+    constexpr int n = lanes_of<Arch, T>;
+    typename Numbers<std::uint8_t, n>::type bytes;
+    __builtin_memcpy(&bytes, from, sizeof bytes);
+    const Bits excluded = (__builtin_convertvector(bytes, Bits) == 0);
+    const Values minus_infinity = Values{} - infinity<T>;
+    return from_native<Arch, T>((Values)(excluded & (Bits)minus_infinity));
+}
+
+}  // namespace headwise::kernels

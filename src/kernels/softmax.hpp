@@ -1,0 +1,68 @@
+// The softmax over the keys of one tile of scores, with running maximum and sum (Milakov and Gimelshein 2018).
+//
+// s: keys x W scores in units of log2 (or, with a factor, in other units). For each lane:
+//   m      = maximum[lane], at least every score of the tile and maximum_before[lane]; 0 is used where it is -inf, so
+//            that a row without a key so far gives zeros and not NaN
+//   s      = exp2((s - m) * factor)
+//   correction = exp2((maximum_before - m) * factor), the factor of everything that was summed before
+//   sum    = sum * correction + the tile's sum
+// Rows of the tile are summed in order. A score of -inf gives exactly 0, a NaN gives NaN.
+#pragma once
+
+#include "kernels/exp2.hpp"
+#include "kernels/kernel_table.hpp"
+
+namespace headwise::kernels {
+
+template <class Arch, class T, int Vectors, bool scaled>
+HEADWISE_INLINE void softmax_tile(T* s, std::int64_t keys, const SoftmaxState<T>& state, T factor)
+{
+    using V = Vec<Arch, T>;
+    constexpr int n = lanes_of<Arch, T>;
+    const V factors = set<Arch, T>(factor);
+    const auto power = [&](V x) {
+        if constexpr (scaled) return power_of_two<Arch, T>(x * factors);
+        else return power_of_two<Arch, T>(x);
+    };
+    V maximum[Vectors];
+    V sum[Vectors];
+    HEADWISE_UNROLL
+    for (int v = 0; v < Vectors; ++v) {
+        const V m = load<Arch, T>(state.maximum + v * n);
+        maximum[v] = xsimd::select(m == set<Arch, T>(-infinity<T>), set<Arch, T>(T(0)), m);
+        sum[v] = set<Arch, T>(T(0));
+    }
+    for (std::int64_t key = 0; key < keys; ++key) {
+        HEADWISE_UNROLL
+        for (int v = 0; v < Vectors; ++v) {
+            T* at = s + (key * Vectors + v) * n;
+            const V p = power(load<Arch, T>(at) - maximum[v]);
+            write(at, p);
+            sum[v] = sum[v] + p;
+        }
+    }
+    HEADWISE_UNROLL
+    for (int v = 0; v < Vectors; ++v) {
+        const V correction = power(load<Arch, T>(state.maximum_before + v * n) - maximum[v]);
+        write(state.correction + v * n, correction);
+        write(state.sum + v * n, multiply_add(load<Arch, T>(state.sum + v * n), correction, sum[v]));
+    }
+}
+
+template <class Arch, class T>
+void softmax(T* s, std::int64_t keys, int vectors, SoftmaxState<T> state)
+{
+    if (vectors == 2) softmax_tile<Arch, T, 2, false>(s, keys, state, T(1));
+    else softmax_tile<Arch, T, 1, false>(s, keys, state, T(1));
+}
+
+/// The same for scores in natural units.
+template <class Arch, class T>
+void softmax_natural(T* s, std::int64_t keys, int vectors, const SoftmaxState<T>& state)
+{
+    constexpr T log2e = T(1.4426950408889634074);
+    if (vectors == 2) softmax_tile<Arch, T, 2, true>(s, keys, state, log2e);
+    else softmax_tile<Arch, T, 1, true>(s, keys, state, log2e);
+}
+
+}  // namespace headwise::kernels
