@@ -15,10 +15,9 @@
 // product and given to just the lanes that include their key (`careful`). So the ordinary case pays nothing.
 #pragma once
 
-#include "kernels/attend_block.hpp"
+#include "kernels/attend_outputs.hpp"
 #include "kernels/load_rows.hpp"
 #include "kernels/mask_tile.hpp"
-#include "kernels/panel_rows.hpp"
 #include "kernels/products.hpp"
 #include "kernels/score_terms.hpp"
 #include "kernels/softmax.hpp"
@@ -31,62 +30,36 @@ public:
     explicit Attend(const AttendBlock<T>& b)
         : block(b),
           natural(b.softcap != T(0) || b.has_alibi || gives_scores(b) ||
-                  (b.has_mask && b.mask_type != ElementType::boolean))
+                  (b.has_mask && b.mask_type != ElementType::boolean)),
+          scratch(b, b.scratch),
+          outputs(b, scratch, natural)
     {
-        carve(b.scratch);
-    }
-
-    /// Numbers of scratch, see carve().
-    static std::int64_t scratch_size(const AttendBlock<T>& b)
-    {
-        Attend sizes(b, nullptr);
-        return sizes.used;
     }
 
     void run()
     {
         std::int64_t first = block.n_kv;
         std::int64_t end = 0;
-        for (std::int64_t p = 0; p < panel_count(); ++p) {
-            const Panel panel = panel_at(p);
+        for (std::int64_t p = 0; p < scratch.panel_count(); ++p) {
+            const Panel<Arch, T> panel = scratch.panel(p);
             prepare(panel);
             if (panel.first_key < first) first = panel.first_key;
             if (panel.end_key > end) end = panel.end_key;
         }
         for (std::int64_t tile = first / key_tile * key_tile; tile < end; tile += key_tile) {
             const KeyTile keys = load_key_tile(tile, first, end, false);
-            for (std::int64_t p = 0; p < panel_count(); ++p) step(panel_at(p), keys, false);
+            for (std::int64_t p = 0; p < scratch.panel_count(); ++p) step(scratch.panel(p), keys, false);
         }
-        for (std::int64_t p = 0; p < panel_count(); ++p) {
-            const Panel panel = panel_at(p);
-            if (*panel.excluded != T(0) && !finite(panel)) redo_carefully(panel);
-            finish(panel);
+        for (std::int64_t p = 0; p < scratch.panel_count(); ++p) {
+            const Panel<Arch, T> panel = scratch.panel(p);
+            if (panel.flags->excluded && !finite(panel)) redo_carefully(panel);
+            outputs.finish(panel);
         }
     }
 
 private:
     static constexpr int n = lanes_of<Arch, T>;
-    static constexpr int panel_tokens = TileShape<Arch, T>::panel_tokens;
     static constexpr std::int64_t key_tile = TileShape<Arch, T>::key_tile;
-    static constexpr T log2e = T(1.4426950408889634074);
-
-    /// W consecutive rows of the block and their state.
-    struct Panel {
-        std::int64_t index;
-        const AttendRow<T>* rows;
-        std::int64_t row_count;
-        int vectors;
-        std::int64_t first_key;  ///< keys that any row sees
-        std::int64_t end_key;
-        T* q;  ///< d_k x W, scaled
-        T* o;  ///< d_v x W, not yet normalised
-        T* maximum;  ///< W
-        T* sum;  ///< W
-        T* started;  ///< one number: 0 until o has been written
-        T* excluded;  ///< one number: not 0 once a key was excluded for some row only
-
-        int width() const { return vectors * n; }
-    };
 
     /// Keys [first, end) and their rows of K and V; rows of key j at (j - first) * stride.
     struct KeyTile {
@@ -96,97 +69,28 @@ private:
         std::ptrdiff_t k_stride;
         const T* v;
         std::ptrdiff_t v_stride;
-        bool v_has_non_finite;  ///< careful only: v is cleaned, the originals are in block.v
+        bool v_was_cleaned;  ///< careful only: v had numbers that are not finite, and has zeros in their place
     };
 
     const AttendBlock<T>& block;
     const bool natural;  ///< scores in natural units, else in units of log2
-    std::int64_t used = 0;
-    T* panels_scratch;
-    T* scores_scratch;
-    T* history_scratch;  ///< keeps_weights: the maximum each tile of weights was taken against
-    T* mask_scratch;
-    T* k_scratch;
-    T* v_scratch;
-    T* fix_scratch;
-    T* maximum_before;
-    T* correction;
-
-    Attend(const AttendBlock<T>& b, std::nullptr_t) : block(b), natural(false) { carve(nullptr); }
+    const AttendScratch<Arch, T> scratch;
+    const AttendOutputs<Arch, T, E> outputs;
 
     /// Scores before the softmax are wanted.
     static bool gives_scores(const AttendBlock<T>& b) { return b.score_stage >= 0 && b.score_stage < 3; }
 
-    static std::int64_t rounded(std::int64_t numbers)
-    {
-        constexpr std::int64_t line = 64 / sizeof(T);
-        return (numbers + line - 1) / line * line;
-    }
-
-    std::int64_t panel_count() const { return (block.row_count + panel_tokens - 1) / panel_tokens; }
-    std::int64_t panel_size() const { return rounded((block.d_k + block.d_v + 2) * panel_tokens + 2); }
-    std::int64_t tile_count() const { return (block.n_kv + key_tile - 1) / key_tile; }
-
-    void carve(T* scratch)
-    {
-        const auto take = [&](std::int64_t numbers) {
-            T* at = scratch ? scratch + used : nullptr;
-            used += rounded(numbers);
-            return at;
-        };
-        const std::int64_t tile = block.n_kv < key_tile ? block.n_kv : key_tile;
-        panels_scratch = take(panel_count() * panel_size());
-        scores_scratch = take((block.keeps_weights ? tile_count() * key_tile : tile) * panel_tokens);
-        history_scratch = take(block.keeps_weights ? tile_count() * panel_tokens : 0);
-        mask_scratch = take(block.has_mask ? tile * panel_tokens : 0);
-        k_scratch = take(block.k.copied ? tile * block.d_k : 0);
-        v_scratch = take(tile * block.d_v);
-        fix_scratch = take(block.d_v * panel_tokens);
-        maximum_before = take(panel_tokens);
-        correction = take(panel_tokens);
-    }
-
-    Panel panel_at(std::int64_t index) const
-    {
-        Panel panel;
-        panel.index = index;
-        panel.rows = block.rows + index * panel_tokens;
-        const std::int64_t left = block.row_count - index * panel_tokens;
-        panel.row_count = left < panel_tokens ? left : panel_tokens;
-        panel.vectors = static_cast<int>((panel.row_count + n - 1) / n);
-        T* at = panels_scratch + index * panel_size();
-        panel.q = at;
-        panel.o = panel.q + block.d_k * panel_tokens;
-        panel.maximum = panel.o + block.d_v * panel_tokens;
-        panel.sum = panel.maximum + panel_tokens;
-        panel.started = panel.sum + panel_tokens;
-        panel.excluded = panel.started + 1;
-        if (block.score_stage == 0 || block.score_stage == 1) {  // scores are wanted of keys that take no part, too
-            panel.first_key = 0;
-            panel.end_key = block.n_kv;
-            return panel;
-        }
-        panel.first_key = block.n_kv;
-        panel.end_key = 0;
-        for (std::int64_t i = 0; i < panel.row_count; ++i) {
-            if (panel.rows[i].first_key >= panel.rows[i].end_key) continue;
-            if (panel.rows[i].first_key < panel.first_key) panel.first_key = panel.rows[i].first_key;
-            if (panel.rows[i].end_key > panel.end_key) panel.end_key = panel.rows[i].end_key;
-        }
-        return panel;
-    }
-
     /// q = scale * Q^T, and a state that has seen no key but the sink.
-    void prepare(const Panel& panel)
+    void prepare(const Panel<Arch, T>& panel)
     {
-        const T factor = natural ? block.scale : block.scale * log2e;
+        const T factor = natural ? block.scale : block.scale * log2e<T>;
         if (block.q_panels.data) {
             const T* from = block.q_panels.data + panel.index * block.q_panels.panel_stride +
                             block.q_panels.first_row * panel.width();
             for (std::int64_t i = 0; i < block.d_k * panel.width(); i += n)
                 write(panel.q + i, load<Arch, T>(from + i) * set<Arch, T>(factor));
         } else {
-            const E* from[panel_tokens];
+            const E* from[TileShape<Arch, T>::panel_tokens];
             for (std::int64_t i = 0; i < panel.row_count; ++i) from[i] = static_cast<const E*>(panel.rows[i].q);
             gather_panel<Arch, T, E>(panel.q, panel.vectors, from, panel.row_count, block.q_stride, block.d_k, factor);
         }
@@ -202,15 +106,15 @@ private:
         block.work->useful.blend += pairs * block.d_v;
     }
 
-    void reset(const Panel& panel)
+    void reset(const Panel<Arch, T>& panel)
     {
         for (int i = 0; i < panel.width(); ++i) {
             const bool has_sink = block.has_sinks && i < panel.row_count;
-            panel.maximum[i] = has_sink ? panel.rows[i].sink * (natural ? T(1) : log2e) : -infinity<T>;
+            panel.maximum[i] = has_sink ? panel.rows[i].sink * (natural ? T(1) : log2e<T>) : -infinity<T>;
             panel.sum[i] = panel.maximum[i] == -infinity<T> ? T(0) : T(1);
         }
-        *panel.started = T(0);
-        *panel.excluded = T(0);
+        panel.flags->started = false;
+        panel.flags->excluded = false;
     }
 
     /// The part of the tile that begins at key `tile` and lies in [first, end).
@@ -219,30 +123,30 @@ private:
         KeyTile keys;
         keys.first = tile < first ? first : tile;
         keys.end = tile + key_tile < end ? tile + key_tile : end;
-        keys.k = rows_of(block.k, keys, block.d_k, block.k.copied, k_scratch, keys.k_stride);
-        keys.v = rows_of(block.v, keys, block.d_v, block.v.copied || careful, v_scratch, keys.v_stride);
-        keys.v_has_non_finite = false;
+        keys.k = rows_of(block.k, keys, block.d_k, block.k.copied, scratch.k, keys.k_stride);
+        keys.v = rows_of(block.v, keys, block.d_v, block.v.copied || careful, scratch.v, keys.v_stride);
+        keys.v_was_cleaned = false;
         if (careful) {
             for (std::int64_t i = 0; i < (keys.end - keys.first) * block.d_v; ++i) {
-                if (v_scratch[i] - v_scratch[i] == T(0)) continue;
-                v_scratch[i] = T(0);
-                keys.v_has_non_finite = true;
+                if (scratch.v[i] - scratch.v[i] == T(0)) continue;
+                scratch.v[i] = T(0);
+                keys.v_was_cleaned = true;
             }
         }
         return keys;
     }
 
-    const T* rows_of(const AttendMatrix& matrix, const KeyTile& keys, std::int64_t width, bool copied, T* scratch,
+    const T* rows_of(const AttendMatrix& matrix, const KeyTile& keys, std::int64_t width, bool copied, T* copy,
                      std::ptrdiff_t& stride) const
     {
         stride = copied ? width : matrix.row_stride;
         if (!copied) return static_cast<const T*>(matrix.data) + keys.first * matrix.row_stride;
-        load_rows<Arch, T, E>(scratch, matrix, keys.first, keys.end - keys.first, width);
-        return scratch;
+        load_rows<Arch, T, E>(copy, matrix, keys.first, keys.end - keys.first, width);
+        return copy;
     }
 
     /// One tile of keys for one panel.
-    void step(const Panel& panel, const KeyTile& keys, bool careful)
+    void step(const Panel<Arch, T>& panel, const KeyTile& keys, bool careful)
     {
         ScoreTile<T> tile;
         tile.first = keys.first < panel.first_key ? panel.first_key : keys.first;
@@ -253,7 +157,7 @@ private:
         tile.rows = panel.rows;
         tile.row_count = panel.row_count;
         const std::int64_t index = tile.first / key_tile;
-        tile.s = scores_scratch + (block.keeps_weights ? index * key_tile * panel_tokens : 0);
+        tile.s = scratch.tile_scores(index);
 
         MaskKind mask = MaskKind::open;
         if (block.has_mask) {
@@ -261,10 +165,10 @@ private:
                                          panel.vectors};
             std::int64_t covered = block.mask_keys - tile.first;
             covered = covered < 0 ? 0 : covered > tile.keys ? tile.keys : covered;
-            bias.load(mask_scratch, tile.first, covered);
+            bias.load(scratch.mask, tile.first, covered);
             for (std::int64_t i = covered * panel.width(); i < tile.keys * panel.width(); ++i)
-                mask_scratch[i] = -infinity<T>;
-            mask = bias.kind(mask_scratch, tile.keys);
+                scratch.mask[i] = -infinity<T>;
+            mask = bias.kind(scratch.mask, tile.keys);
         }
         if (mask == MaskKind::excluded && !gives_scores(block)) {
             if (block.keeps_weights)
@@ -273,12 +177,14 @@ private:
             compute(panel, keys, tile, mask, careful);
         }
         if (block.keeps_weights)
-            for (int i = 0; i < panel.width(); ++i) history_scratch[index * panel_tokens + i] = panel.maximum[i];
+            for (int i = 0; i < panel.width(); ++i)
+                scratch.history[index * TileShape<Arch, T>::panel_tokens + i] = panel.maximum[i];
     }
 
-    void compute(const Panel& panel, const KeyTile& keys, const ScoreTile<T>& tile, MaskKind mask, bool careful)
+    void compute(const Panel<Arch, T>& panel, const KeyTile& keys, const ScoreTile<T>& tile, MaskKind mask,
+                 bool careful)
     {
-        for (int i = 0; i < panel.width(); i += n) write(maximum_before + i, load<Arch, T>(panel.maximum + i));
+        for (int i = 0; i < panel.width(); i += n) write(scratch.maximum_before + i, load<Arch, T>(panel.maximum + i));
 
         const CommonKeys common = common_keys<Arch, T>(tile);
         const bool bounded = common.all_from > 0 || common.all_to < tile.keys;
@@ -286,28 +192,28 @@ private:
             !bounded && mask == MaskKind::open && block.softcap == T(0) && !block.has_alibi && !gives_scores(block);
         const T* k = keys.k + (tile.first - keys.first) * keys.k_stride;
         const Product<T> scores{k, keys.k_stride, 1, panel.q, tile.s, tile.keys, block.d_k, panel.vectors};
-        score<Arch, T>(scores, plain ? panel.maximum : correction);  // correction: not in use yet
+        score<Arch, T>(scores, plain ? panel.maximum : scratch.correction);  // correction: not in use yet
         if (!plain) {
-            if (block.score_stage == 0) give_scores(panel, tile);
+            if (block.score_stage == 0) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
             if (block.softcap != T(0)) apply_softcap<Arch, T>(tile, block.softcap);
-            if (block.score_stage == 1) give_scores(panel, tile);
+            if (block.score_stage == 1) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
             if (block.has_alibi) add_alibi<Arch, T>(tile);
-            if (mask != MaskKind::open) add_mask<Arch, T>(tile, mask_scratch);
+            if (mask != MaskKind::open) add_mask<Arch, T>(tile, scratch.mask);
             if (bounded) exclude_keys<Arch, T>(tile, common);
-            if (block.score_stage == 2) give_scores(panel, tile);
+            if (block.score_stage == 2) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
             raise_maximum<Arch, T>(tile, panel.maximum);
-            if (bounded || mask != MaskKind::open) *panel.excluded = T(1);
+            if (bounded || mask != MaskKind::open) panel.flags->excluded = true;
         }
-        if (careful && keys.v_has_non_finite) add_non_finite(panel, tile);
+        if (careful && keys.v_was_cleaned) add_non_finite(panel, tile);
 
-        const SoftmaxState<T> state{maximum_before, panel.maximum, panel.sum, correction};
+        const SoftmaxState<T> state{scratch.maximum_before, panel.maximum, panel.sum, scratch.correction};
         if (natural) softmax_natural<Arch, T>(tile.s, tile.keys, panel.vectors, state);
         else softmax<Arch, T>(tile.s, tile.keys, panel.vectors, state);
 
         const T* v = keys.v + (tile.first - keys.first) * keys.v_stride;
         const Product<T> weighted{v, 1, keys.v_stride, tile.s, panel.o, block.d_v, tile.keys, panel.vectors};
-        blend<Arch, T>(weighted, *panel.started != T(0) ? correction : nullptr);
-        *panel.started = T(1);
+        blend<Arch, T>(weighted, panel.flags->started ? scratch.correction : nullptr);
+        panel.flags->started = true;
 
         if (!block.work) return;
         const std::int64_t pairs = tile.keys * panel.width();
@@ -316,35 +222,28 @@ private:
         block.work->issued.blend += pairs * block.d_v;
     }
 
-    void give_scores(const Panel& panel, const ScoreTile<T>& tile) const
-    {
-        alignas(64) T ones[panel_tokens];
-        for (T& one : ones) one = T(1);
-        give<&AttendRow<T>::scores>(panel, tile.s, tile.first, tile.keys, block.scores_stride, ones);
-    }
-
-    bool finite(const Panel& panel) const
+    bool finite(const Panel<Arch, T>& panel) const
     {
         for (std::int64_t c = 0; c < block.d_v; ++c)
             for (std::int64_t i = 0; i < panel.row_count; ++i) {
                 const T x = panel.o[c * panel.width() + i];
-                if (*panel.started != T(0) && !(x - x == T(0))) return false;
+                if (panel.flags->started && !(x - x == T(0))) return false;
             }
         return true;
     }
 
-    void redo_carefully(const Panel& panel)
+    void redo_carefully(const Panel<Arch, T>& panel)
     {
         reset(panel);
-        for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) fix_scratch[i] = T(0);
+        for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) scratch.non_finite[i] = T(0);
         for (std::int64_t tile = panel.first_key / key_tile * key_tile; tile < panel.end_key; tile += key_tile)
             step(panel, load_key_tile(tile, panel.first_key, panel.end_key, true), true);
-        for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) panel.o[i] += fix_scratch[i];
+        for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) panel.o[i] += scratch.non_finite[i];
     }
 
     /// fix[c][lane] += V(key, c) for each number of V that is not finite and each lane whose row includes its key: the
     /// product with its weight would be the same NaN or infinity.
-    void add_non_finite(const Panel& panel, const ScoreTile<T>& tile)
+    void add_non_finite(const Panel<Arch, T>& panel, const ScoreTile<T>& tile)
     {
         const E* v = static_cast<const E*>(block.v.data);
         for (std::int64_t key = 0; key < tile.keys; ++key)
@@ -352,101 +251,8 @@ private:
                 const T x = widened<Arch, T>(v[(tile.first + key) * block.v.row_stride + c * block.v.column_stride]);
                 if (x - x == T(0)) continue;
                 for (std::int64_t i = 0; i < panel.row_count; ++i)
-                    if (tile.s[key * panel.width() + i] != -infinity<T>) fix_scratch[c * panel.width() + i] += x;
+                    if (tile.s[key * panel.width() + i] != -infinity<T>) scratch.non_finite[c * panel.width() + i] += x;
             }
-    }
-
-    /// Normalises and hands out what was asked for.
-    void finish(const Panel& panel)
-    {
-        alignas(64) T inverse[panel_tokens];
-        for (int i = 0; i < panel.width(); ++i) inverse[i] = panel.sum[i] == T(0) ? T(0) : T(1) / panel.sum[i];
-        if (*panel.started == T(0))
-            for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) panel.o[i] = T(0);
-        if (block.y_panels.data) {
-            T* to = block.y_panels.data + panel.index * block.y_panels.panel_stride +
-                    block.y_panels.first_row * panel.width();
-            for (std::int64_t c = 0; c < block.d_v * panel.width(); c += panel.width())
-                for (int i = 0; i < panel.width(); i += n)
-                    write(to + c + i, load<Arch, T>(panel.o + c + i) * load<Arch, T>(inverse + i));
-        } else {
-            give<&AttendRow<T>::y>(panel, panel.o, 0, block.d_v, block.y_stride, inverse);
-        }
-        if (block.keeps_weights) give_weights(panel, inverse);
-        if (block.score_stage == 2) give_excluded_scores(panel);
-        for (std::int64_t i = 0; i < panel.row_count; ++i)
-            if (panel.rows[i].log_sum_exp)
-                *panel.rows[i].log_sum_exp =
-                    static_cast<T>(static_cast<double>(panel.maximum[i]) * (natural ? 1.0 : 0.69314718055994530942) +
-                                   __builtin_log(static_cast<double>(panel.sum[i])));
-    }
-
-    /// Scores of keys that no row of the panel sees.
-    void give_excluded_scores(const Panel& panel) const
-    {
-        for (std::int64_t i = 0; i < panel.row_count; ++i)
-            for (std::int64_t key = 0; key < block.n_kv; ++key)
-                if (key < panel.first_key || key >= panel.end_key)
-                    static_cast<E*>(panel.rows[i].scores)[key * block.scores_stride] = static_cast<E>(-infinity<T>);
-    }
-
-    /// Each tile's weights were taken against the maximum of that time: they are brought to the last one.
-    void give_weights(const Panel& panel, const T* inverse) const
-    {
-        alignas(64) T factor[panel_tokens];
-        const auto exclude = [&](std::int64_t first, std::int64_t end) {
-            for (std::int64_t i = 0; i < panel.row_count && first < end; ++i)
-                exclude_weights(panel.rows[i], first, end);
-        };
-        exclude(0, panel.first_key < panel.end_key ? panel.first_key : 0);
-        exclude(panel.end_key, block.n_kv);
-        for (std::int64_t tile = panel.first_key / key_tile * key_tile; tile < panel.end_key; tile += key_tile) {
-            const std::int64_t index = tile / key_tile;
-            const std::int64_t first = tile < panel.first_key ? panel.first_key : tile;
-            const std::int64_t end = tile + key_tile < panel.end_key ? tile + key_tile : panel.end_key;
-            for (int i = 0; i < panel.width(); i += n) {
-                const auto maximum = load<Arch, T>(panel.maximum + i);
-                const auto minus_infinity = set<Arch, T>(-infinity<T>);
-                const auto last = xsimd::select(maximum == minus_infinity, set<Arch, T>(T(0)), maximum);
-                const auto power = (load<Arch, T>(history_scratch + index * panel_tokens + i) - last) *
-                                   set<Arch, T>(natural ? log2e : T(1));
-                write(factor + i, power_of_two<Arch, T>(power) * load<Arch, T>(inverse + i));
-            }
-            const T* s = scores_scratch + index * key_tile * panel_tokens;
-            const std::int64_t keys = end - first;
-            if (panel.rows->weights) give<&AttendRow<T>::weights>(panel, s, first, keys, block.weights_stride, factor);
-            if (block.score_stage == 3) give<&AttendRow<T>::scores>(panel, s, first, keys, block.scores_stride, factor);
-            if (!panel.rows->mean_weights) continue;
-            for (int i = 0; i < panel.width(); ++i) factor[i] *= block.mean_factor;
-            if (block.adds_to_mean)
-                give<&AttendRow<T>::mean_weights, true>(panel, s, first, keys, block.mean_weights_stride, factor);
-            else give<&AttendRow<T>::mean_weights>(panel, s, first, keys, block.mean_weights_stride, factor);
-        }
-    }
-
-    /// For each row i of the panel and k < depth: element first + k of the output that `output` points to becomes (or
-    /// grows by) factor[i] * from[k][i].
-    template <void* AttendRow<T>::* output, bool adds = false>
-    void give(const Panel& panel, const T* from, std::int64_t first, std::int64_t depth, std::ptrdiff_t stride,
-              const T* factor) const
-    {
-        E* to[panel_tokens];
-        for (std::int64_t i = 0; i < panel.row_count; ++i)
-            to[i] = static_cast<E*>(panel.rows[i].*output) + first * stride;
-        scatter_panel<Arch, T, E, adds>(from, panel.vectors, to, panel.row_count, stride, depth, factor);
-    }
-
-    /// Weights of keys [first, end), which no row of the panel sees.
-    void exclude_weights(const AttendRow<T>& row, std::int64_t first, std::int64_t end) const
-    {
-        const auto fill = [&](void* to, std::ptrdiff_t stride) {
-            if (to)
-                for (std::int64_t key = first; key < end; ++key)
-                    static_cast<E*>(to)[key * stride] = static_cast<E>(T(0));
-        };
-        fill(row.weights, block.weights_stride);
-        if (!block.adds_to_mean) fill(row.mean_weights, block.mean_weights_stride);
-        if (block.score_stage == 3) fill(row.scores, block.scores_stride);
     }
 };
 
@@ -459,7 +265,7 @@ void attend(const AttendBlock<T>& block)
 template <class Arch, class T>
 std::int64_t attend_scratch(const AttendBlock<T>& block)
 {
-    return Attend<Arch, T, T>::scratch_size(block);
+    return AttendScratch<Arch, T>(block, nullptr).size();
 }
 
 }  // namespace headwise::kernels

@@ -5,6 +5,9 @@
 
 namespace headwise::kernels {
 
+template <class T>
+inline constexpr T log2e = T(1.4426950408889634074);
+
 /// Coefficients c1, c2, ... of 2^f = 1 + f * (c1 + f * (c2 + ...)) on [-1/2, 1/2]: minimax in relative error with the
 /// constant term fixed, so that 2^0 is exactly 1.
 template <class T>
@@ -65,9 +68,8 @@ HEADWISE_INLINE Vec<Arch, T> power_of_two(Vec<Arch, T> x)
 template <class Arch, class T>
 HEADWISE_INLINE Vec<Arch, T> tanh_of(Vec<Arch, T> x)
 {
-    constexpr T two_log2e = T(2.8853900817779268147);
     constexpr T limit = T(60);  // tanh is 1 to the last bit from 2x log2(e) = 54 (double) on
-    auto y = x * set<Arch, T>(two_log2e);
+    auto y = x * set<Arch, T>(2 * log2e<T>);
     y = at_least(y, set<Arch, T>(-limit));
     y = -at_least(-y, set<Arch, T>(-limit));
     const auto parts = exp2_parts<Arch, T>(y);

@@ -60,9 +60,8 @@ void softmax(T* s, std::int64_t keys, int vectors, SoftmaxState<T> state)
 template <class Arch, class T>
 void softmax_natural(T* s, std::int64_t keys, int vectors, const SoftmaxState<T>& state)
 {
-    constexpr T log2e = T(1.4426950408889634074);
-    if (vectors == 2) softmax_tile<Arch, T, 2, true>(s, keys, state, log2e);
-    else softmax_tile<Arch, T, 1, true>(s, keys, state, log2e);
+    if (vectors == 2) softmax_tile<Arch, T, 2, true>(s, keys, state, log2e<T>);
+    else softmax_tile<Arch, T, 1, true>(s, keys, state, log2e<T>);
 }
 
 }  // namespace headwise::kernels

@@ -1,0 +1,144 @@
+// What the fused kernel hands out: the rows of Y, and on request weights, scores and log-sum-exp.
+#pragma once
+
+#include "kernels/attend_panel.hpp"
+#include "kernels/exp2.hpp"
+#include "kernels/panel_rows.hpp"
+#include "kernels/single_key.hpp"
+
+namespace headwise::kernels {
+
+/// Outputs of the panels of a block, elements of type E.
+template <class Arch, class T, class E>
+class AttendOutputs {
+public:
+    AttendOutputs(const AttendBlock<T>& b, const AttendScratch<Arch, T>& s, bool scores_are_natural)
+        : block(b), scratch(s), natural(scores_are_natural)
+    {
+    }
+
+    /// A tile of scores, at whichever stage they are.
+    void give_scores(const Panel<Arch, T>& panel, const T* s, std::int64_t first, std::int64_t keys) const
+    {
+        alignas(64) T ones[panel_tokens];
+        for (T& one : ones) one = T(1);
+        give<&AttendRow<T>::scores>(panel, s, first, keys, block.scores_stride, ones);
+    }
+
+    /// Everything else, once the panel has seen all its keys. panel.o is normalised on the way out.
+    void finish(const Panel<Arch, T>& panel) const
+    {
+        alignas(64) T inverse[panel_tokens];
+        for (int i = 0; i < panel.width(); ++i) inverse[i] = panel.sum[i] == T(0) ? T(0) : T(1) / panel.sum[i];
+        if (!panel.flags->started)
+            for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) panel.o[i] = T(0);
+        if (block.y_panels.data) give_panel(panel, inverse);
+        else give<&AttendRow<T>::y>(panel, panel.o, 0, block.d_v, block.y_stride, inverse);
+        if (block.keeps_weights) give_weights(panel, inverse);
+        if (block.score_stage == 2) give_excluded_scores(panel);
+        if (panel.rows->log_sum_exp) give_log_sum_exp(panel);
+    }
+
+private:
+    static constexpr int n = lanes_of<Arch, T>;
+    static constexpr int panel_tokens = TileShape<Arch, T>::panel_tokens;
+    static constexpr std::int64_t key_tile = TileShape<Arch, T>::key_tile;
+
+    const AttendBlock<T>& block;
+    const AttendScratch<Arch, T>& scratch;
+    const bool natural;
+
+    /// For each row i of the panel and k < depth: element first + k of the output that `output` points to becomes (or
+    /// grows by) factor[i] * from[k][i].
+    template <void* AttendRow<T>::* output, bool adds = false>
+    void give(const Panel<Arch, T>& panel, const T* from, std::int64_t first, std::int64_t depth, std::ptrdiff_t stride,
+              const T* factor) const
+    {
+        E* to[panel_tokens];
+        for (std::int64_t i = 0; i < panel.row_count; ++i)
+            to[i] = static_cast<E*>(panel.rows[i].*output) + first * stride;
+        scatter_panel<Arch, T, E, adds>(from, panel.vectors, to, panel.row_count, stride, depth, factor);
+    }
+
+    void give_panel(const Panel<Arch, T>& panel, const T* inverse) const
+    {
+        T* const to =
+            block.y_panels.data + panel.index * block.y_panels.panel_stride + block.y_panels.first_row * panel.width();
+        for (std::int64_t c = 0; c < block.d_v * panel.width(); c += panel.width())
+            for (int i = 0; i < panel.width(); i += n)
+                write(to + c + i, load<Arch, T>(panel.o + c + i) * load<Arch, T>(inverse + i));
+    }
+
+    /// Each tile's weights were taken against the maximum of that time: they are brought to the last one.
+    void give_weights(const Panel<Arch, T>& panel, const T* inverse) const
+    {
+        alignas(64) T factor[panel_tokens];
+        const bool any_key = panel.first_key < panel.end_key;
+        for (std::int64_t i = 0; i < panel.row_count; ++i) {
+            exclude_weights(panel.rows[i], 0, any_key ? panel.first_key : block.n_kv);
+            if (any_key) exclude_weights(panel.rows[i], panel.end_key, block.n_kv);
+        }
+        for (std::int64_t tile = panel.first_key / key_tile; tile * key_tile < panel.end_key; ++tile) {
+            const std::int64_t first = tile * key_tile < panel.first_key ? panel.first_key : tile * key_tile;
+            const std::int64_t end = (tile + 1) * key_tile < panel.end_key ? (tile + 1) * key_tile : panel.end_key;
+            for (int i = 0; i < panel.width(); i += n) {
+                const auto maximum = load<Arch, T>(panel.maximum + i);
+                const auto no_key = maximum == set<Arch, T>(-infinity<T>);
+                const auto last = xsimd::select(no_key, set<Arch, T>(T(0)), maximum);
+                const auto difference = load<Arch, T>(scratch.history + tile * panel_tokens + i) - last;
+                const auto power = power_of_two<Arch, T>(difference * set<Arch, T>(natural ? log2e<T> : T(1)));
+                write(factor + i, power * load<Arch, T>(inverse + i));
+            }
+            give_tile_of_weights(panel, scratch.tile_scores(tile), first, end - first, factor);
+        }
+    }
+
+    void give_tile_of_weights(const Panel<Arch, T>& panel, const T* s, std::int64_t first, std::int64_t keys,
+                              T* factor) const
+    {
+        if (panel.rows->weights) give<&AttendRow<T>::weights>(panel, s, first, keys, block.weights_stride, factor);
+        if (block.score_stage == 3) give<&AttendRow<T>::scores>(panel, s, first, keys, block.scores_stride, factor);
+        if (!panel.rows->mean_weights) return;
+        for (int i = 0; i < panel.width(); ++i) factor[i] *= block.mean_factor;
+        if (block.adds_to_mean)
+            give<&AttendRow<T>::mean_weights, true>(panel, s, first, keys, block.mean_weights_stride, factor);
+        else give<&AttendRow<T>::mean_weights>(panel, s, first, keys, block.mean_weights_stride, factor);
+    }
+
+    /// Weights of keys [first, end), which no row of the panel sees.
+    void exclude_weights(const AttendRow<T>& row, std::int64_t first, std::int64_t end) const
+    {
+        const auto fill = [&](void* to, std::ptrdiff_t stride) {
+            if (!to) return;
+            for (std::int64_t key = first; key < end; ++key) static_cast<E*>(to)[key * stride] = static_cast<E>(T(0));
+        };
+        fill(row.weights, block.weights_stride);
+        if (!block.adds_to_mean) fill(row.mean_weights, block.mean_weights_stride);
+        if (block.score_stage == 3) fill(row.scores, block.scores_stride);
+    }
+
+    /// Scores of keys that no row of the panel sees.
+    void give_excluded_scores(const Panel<Arch, T>& panel) const
+    {
+        for (std::int64_t i = 0; i < panel.row_count; ++i)
+            for (std::int64_t key = 0; key < block.n_kv; ++key)
+                if (key < panel.first_key || key >= panel.end_key)
+                    static_cast<E*>(panel.rows[i].scores)[key * block.scores_stride] = static_cast<E>(-infinity<T>);
+    }
+
+    void give_log_sum_exp(const Panel<Arch, T>& panel) const
+    {
+        const SingleKey<Arch, T, E> single(block);
+        for (std::int64_t i = 0; i < panel.row_count; ++i) {
+            double result = static_cast<double>(panel.maximum[i]) *
+                            (natural ? 1.0 : 1 / log2e<double>)+__builtin_log(static_cast<double>(panel.sum[i]));
+            if (panel.sum[i] == T(1) && !block.has_sinks) {
+                const std::int64_t key = single.find(panel.rows[i]);
+                if (key >= 0) result = single.score(panel, i, key);
+            }
+            *panel.rows[i].log_sum_exp = static_cast<T>(result);
+        }
+    }
+};
+
+}  // namespace headwise::kernels

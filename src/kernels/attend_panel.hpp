@@ -1,0 +1,132 @@
+// The state of a block of query rows while the fused kernel runs: its panels, and how they lie in the scratch memory.
+#pragma once
+
+#include "kernels/attend_block.hpp"
+#include "kernels/tile_shape.hpp"
+
+namespace headwise::kernels {
+
+/// W consecutive rows of the block and their state.
+template <class Arch, class T>
+struct Panel {
+    std::int64_t index;
+    const AttendRow<T>* rows;
+    std::int64_t row_count;
+    int vectors;
+    std::int64_t first_key;  ///< keys that any row sees
+    std::int64_t end_key;
+    T* q;        ///< d_k x W, scaled
+    T* o;        ///< d_v x W, not yet normalised
+    T* maximum;  ///< W
+    T* sum;      ///< W
+    struct Flags {
+        bool started;   ///< o has been written
+        bool excluded;  ///< a key was excluded for some row, and not for all
+    };
+    Flags* flags;
+
+    int width() const { return vectors * lanes_of<Arch, T>; }
+};
+
+/// The scratch memory of one block. A first pass without memory finds how much there is to be.
+template <class Arch, class T>
+class AttendScratch {
+public:
+    static constexpr int panel_tokens = TileShape<Arch, T>::panel_tokens;
+    static constexpr std::int64_t key_tile = TileShape<Arch, T>::key_tile;
+
+    AttendScratch(const AttendBlock<T>& b, T* memory) : block(b)
+    {
+        const auto take = [&](std::int64_t numbers) {
+            T* at = memory ? memory + numbers_used : nullptr;
+            numbers_used += rounded(numbers);
+            return at;
+        };
+        const std::int64_t tile = block.n_kv < key_tile ? block.n_kv : key_tile;
+        const std::int64_t tiles = (block.n_kv + key_tile - 1) / key_tile;
+        panels = take(panel_count() * panel_size());
+        scores = take((block.keeps_weights ? tiles * key_tile : tile) * panel_tokens);
+        history = take(block.keeps_weights ? tiles * panel_tokens : 0);
+        mask = take(block.has_mask ? tile * panel_tokens : 0);
+        k = take(block.k.copied ? tile * block.d_k : 0);
+        v = take(tile * block.d_v);
+        non_finite = take(block.d_v * panel_tokens);
+        maximum_before = take(panel_tokens);
+        correction = take(panel_tokens);
+    }
+
+    std::int64_t size() const { return numbers_used; }
+
+    std::int64_t panel_count() const { return (block.row_count + panel_tokens - 1) / panel_tokens; }
+
+    Panel<Arch, T> panel(std::int64_t index) const
+    {
+        Panel<Arch, T> p;
+        p.index = index;
+        p.rows = block.rows + index * panel_tokens;
+        const std::int64_t left = block.row_count - index * panel_tokens;
+        p.row_count = left < panel_tokens ? left : panel_tokens;
+        p.vectors = static_cast<int>((p.row_count + lanes_of<Arch, T> - 1) / lanes_of<Arch, T>);
+        p.q = panels + index * panel_size();
+        p.o = p.q + block.d_k * panel_tokens;
+        p.maximum = p.o + block.d_v * panel_tokens;
+        p.sum = p.maximum + panel_tokens;
+        p.flags = reinterpret_cast<typename Panel<Arch, T>::Flags*>(p.sum + panel_tokens);
+        find_keys(p);
+        return p;
+    }
+
+    /// Scores of a tile; with keeps_weights every tile has a place of its own.
+    T* tile_scores(std::int64_t tile) const
+    {
+        return scores + (block.keeps_weights ? tile * key_tile * panel_tokens : 0);
+    }
+
+private:
+    const AttendBlock<T>& block;
+    std::int64_t numbers_used = 0;
+
+    T* panels;
+    T* scores;
+
+public:
+    T* history;     ///< keeps_weights: the maximum that each tile's weights were taken against, W a tile
+    T* mask;        ///< a tile of the mask, keys x W
+    T* k;           ///< a tile of K, close rows
+    T* v;           ///< a tile of V, close rows
+    T* non_finite;  ///< d_v x W
+    T* maximum_before;
+    T* correction;
+
+private:
+    static std::int64_t rounded(std::int64_t numbers)
+    {
+        constexpr std::int64_t line = 64 / sizeof(T);
+        return (numbers + line - 1) / line * line;
+    }
+
+    std::int64_t panel_size() const
+    {
+        static_assert(sizeof(typename Panel<Arch, T>::Flags) <= sizeof(T));
+        return rounded((block.d_k + block.d_v + 2) * panel_tokens + 1);
+    }
+
+    void find_keys(Panel<Arch, T>& p) const
+    {
+        if (block.score_stage == 0 || block.score_stage == 1) {  // wanted of keys that take no part, too
+            p.first_key = 0;
+            p.end_key = block.n_kv;
+            return;
+        }
+        p.first_key = block.n_kv;
+        p.end_key = 0;
+        for (std::int64_t i = 0; i < p.row_count; ++i) {
+            const AttendRow<T>& row = p.rows[i];
+            if (row.first_key >= row.end_key) continue;
+            if (row.first_key < p.first_key) p.first_key = row.first_key;
+            if (row.end_key > p.end_key) p.end_key = row.end_key;
+        }
+    }
+};
+
+}  // namespace headwise::kernels
