@@ -72,6 +72,18 @@ struct AttendPlan<E>::Queries {
     std::int64_t item_count;
     std::int64_t first_query;
     std::int64_t query_count;
+    const RaggedStarts* starts = nullptr;
+};
+
+/// One batch item: where it is in the tensors, and its sizes.
+template <class E>
+struct AttendPlan<E>::Item {
+    std::int64_t index;      ///< for what the options give each item
+    std::int64_t tensor;     ///< batch index in the tensors
+    std::int64_t first_row;  ///< row of its query 0, and of its key 0
+    std::int64_t first_key;
+    std::int64_t n_q;
+    std::int64_t n_kv;
 };
 
 /// How the rows are cut. A unit is what a block's rows belong to: a key/value head with the query heads that share it,
@@ -107,6 +119,21 @@ template <class E>
 void AttendPlan<E>::run(const QueryPanels<T>& panels) const
 {
     run(Queries{{}, {}, &panels, panels.first_item, panels.item_count, panels.first_query, panels.query_count});
+}
+
+template <class E>
+void AttendPlan<E>::run(TensorView<const E, 4> Q, TensorView<E, 4> Y, const RaggedStarts& starts) const
+{
+    run(Queries{Q, Y, nullptr, 0, sizes_.batch, 0, sizes_.n_q, &starts});
+}
+
+template <class E>
+typename AttendPlan<E>::Item AttendPlan<E>::item_of(const Queries& queries, std::int64_t index) const
+{
+    if (!queries.starts) return {index, index, 0, 0, sizes_.n_q, sizes_.n_kv};
+    const auto& q = queries.starts->q_starts;
+    const auto& kv = queries.starts->kv_starts;
+    return {index, 0, q(index), kv(index), q(index + 1) - q(index), kv(index + 1) - kv(index)};
 }
 
 template <class E>
@@ -197,10 +224,12 @@ void AttendPlan<E>::run_block(const Queries& queries, const Cut& cut, std::int64
     const std::int64_t units_of_task = cut.units_in_turn ? cut.units : 1;
     const std::int64_t columns = queries.item_count * cut.units / units_of_task;
     const std::int64_t index = cut.blocks - 1 - task / columns;
-    const std::int64_t item = queries.first_item + task % columns / (cut.units / units_of_task);
+    const Item item = item_of(queries, queries.first_item + task % columns / (cut.units / units_of_task));
     const std::int64_t first_unit = cut.units_in_turn ? 0 : task % cut.units;
     const std::int64_t first_row = index * cut.rows_of_block;
-    const std::int64_t row_count = std::min(cut.rows_of_block, cut.rows_of_unit - first_row);
+    const std::int64_t rows_of_item = std::min(cut.rows_of_unit, (item.n_q - queries.first_query) * cut.heads_of_unit);
+    const std::int64_t row_count = std::min(cut.rows_of_block, rows_of_item - first_row);
+    if (row_count <= 0) return;  // a ragged item with fewer rows than the longest
 
     for (std::int64_t unit = first_unit; unit < first_unit + units_of_task; ++unit) {
         const std::int64_t head = unit * cut.heads_of_unit;
@@ -213,15 +242,16 @@ void AttendPlan<E>::run_block(const Queries& queries, const Cut& cut, std::int64
         AttendBlock<T> block = block_of(queries, cut);
         block.rows = rows;
         block.row_count = row_count;
-        block.k.data = element(K_, item, kv_head, 0);
-        block.v.data = element(V_, item, kv_head, 0);
+        block.n_kv = item.n_kv;
+        block.k.data = element(K_, item.tensor, kv_head, item.first_key);
+        block.v.data = element(V_, item.tensor, kv_head, item.first_key);
         block.adds_to_mean = unit > 0;
         block.scratch = scratch;
         block.work = work;
         if (queries.panels) {
             const QueryPanels<T>& p = *queries.panels;
             const std::int64_t panel = first_row / kernels_.panel_tokens();
-            const std::int64_t local = item - queries.first_item;
+            const std::int64_t local = item.index - queries.first_item;
             block.q_panels = {p.q + local * p.q_item_stride + panel * p.q_panel_stride, p.q_panel_stride,
                               head * sizes_.d_k};
             block.y_panels = {p.y + local * p.y_item_stride + panel * p.y_panel_stride, p.y_panel_stride,
@@ -234,34 +264,35 @@ void AttendPlan<E>::run_block(const Queries& queries, const Cut& cut, std::int64
 }
 
 template <class E>
-void AttendPlan<E>::describe_row(const Queries& queries, std::int64_t item, std::int64_t head, std::int64_t query,
+void AttendPlan<E>::describe_row(const Queries& queries, const Item& item, std::int64_t head, std::int64_t query,
                                  AttendRow<T>& row) const
 {
     row = {};
     if (!queries.panels) {
-        row.q = element(queries.Q, item, head, query);
-        row.y = element(queries.Y, item, head, query);
+        row.q = element(queries.Q, item.tensor, head, item.first_row + query);
+        row.y = element(queries.Y, item.tensor, head, item.first_row + query);
     }
-    std::int64_t keys = options_.kv_lengths.given() ? options_.kv_lengths(item) : sizes_.n_kv;
+    std::int64_t keys = options_.kv_lengths.given() ? options_.kv_lengths(item.index) : item.n_kv;
     if (options_.mask.given()) {
         const auto& shape = options_.mask.shape();
         const auto& strides = options_.mask.strides();
-        const std::int64_t offset = (shape[0] == 1 ? 0 : item * strides[0]) + (shape[1] == 1 ? 0 : head * strides[1]) +
-                                    (shape[2] == 1 ? 0 : query * strides[2]);
+        const std::int64_t offset = (shape[0] == 1 ? 0 : item.index * strides[0]) +
+                                    (shape[1] == 1 ? 0 : head * strides[1]) + (shape[2] == 1 ? 0 : query * strides[2]);
         row.mask = static_cast<const char*>(options_.mask.data()) +
                    offset * static_cast<std::int64_t>(bytes_of(options_.mask.type()));
         if (shape[3] != 1) keys = std::min(keys, shape[3]);
     }
-    row.position = saturating_add(query, first_position(options_, item));
+    row.position = saturating_add(query, first_position(options_, item.index));
     const KeyRange range = visible_keys(options_, row.position, keys);
     row.first_key = range.first;
     row.end_key = range.end;
     if (options_.alibi.given()) row.alibi_slope = options_.alibi(head);
     if (options_.sinks.given()) row.sink = options_.sinks(head);
-    if (options_.weights.given()) row.weights = element(options_.weights, item, head, query);
-    if (options_.scores.given()) row.scores = element(options_.scores, item, head, query);
-    if (options_.mean_weights.given()) row.mean_weights = &options_.mean_weights(item, query, 0);
-    if (options_.log_sum_exp.given()) row.log_sum_exp = &options_.log_sum_exp(item, head, query);
+    if (options_.weights.given()) row.weights = element(options_.weights, item.index, head, query);
+    if (options_.scores.given()) row.scores = element(options_.scores, item.index, head, query);
+    if (options_.mean_weights.given()) row.mean_weights = &options_.mean_weights(item.index, query, 0);
+    if (options_.log_sum_exp.given())
+        row.log_sum_exp = &options_.log_sum_exp(item.tensor, head, item.first_row + query);
 }
 
 template class AttendPlan<float>;

@@ -49,6 +49,10 @@ public:
     /// Q (batch, heads, n_q, d_k) to Y (batch, heads, n_q, d_v).
     void run(TensorView<const E, 4> Q, TensorView<E, 4> Y) const;
 
+    /// The same with batch items of different lengths packed in one: Q (1, heads, tokens, d_k), K and V as well, Y
+    /// (1, heads, tokens, d_v). The sizes' batch is the number of sequences, n_q and n_kv are the longest ones.
+    void run(TensorView<const E, 4> Q, TensorView<E, 4> Y, const RaggedStarts& starts) const;
+
     /// The same from panels to panels; E must be its own compute type.
     void run(const QueryPanels<T>& panels) const;
 
@@ -56,12 +60,15 @@ private:
     struct Queries;
     struct Cut;
 
+    struct Item;
+
+    Item item_of(const Queries& queries, std::int64_t index) const;
     Cut cut(const Queries& queries) const;
     void run(const Queries& queries) const;
     void run_block(const Queries& queries, const Cut& cut, std::int64_t task, AttendRow<T>* rows, T* scratch,
                    WorkReport* work) const;
     AttendBlock<T> block_of(const Queries& queries, const Cut& cut) const;
-    void describe_row(const Queries& queries, std::int64_t item, std::int64_t head, std::int64_t query,
+    void describe_row(const Queries& queries, const Item& item, std::int64_t head, std::int64_t query,
                       AttendRow<T>& row) const;
 
     const KernelTable<T>& kernels_;

@@ -15,8 +15,9 @@ namespace headwise {
 enum class ScoreStage {
     scaled = 0,     ///< scale * q.k, for every pair, masked ones too
     softcapped = 1, ///< after the soft cap
-    biased = 2,     ///< after mask, ALiBi, causal, windows and lengths: what the softmax reads; -inf where no part is taken
-    weights = 3     ///< the softmax's result; the same as AttentionOptions::weights
+    biased =
+        2,  ///< after mask, ALiBi, causal, windows and lengths: what the softmax reads; -inf where no part is taken
+    weights = 3  ///< the softmax's result; the same as AttentionOptions::weights
 };
 
 /// Options of attention(). The written contract is ONNX Attention, opset 25. All of them compose.
@@ -93,5 +94,32 @@ void attention(TensorView<const bfloat16, 4> Q, TensorView<const bfloat16, 4> K,
                TensorView<bfloat16, 4> Y, const AttentionOptions<bfloat16>& options = {});
 void attention(TensorView<const float16, 4> Q, TensorView<const float16, 4> K, TensorView<const float16, 4> V,
                TensorView<float16, 4> Y, const AttentionOptions<float16>& options = {});
+
+/// Where the sequences of a ragged batch begin, cumulatively ("cu_seqlens"): sequence i has the query tokens
+/// q_starts[i] to q_starts[i + 1] - 1 and the key tokens kv_starts[i] to kv_starts[i + 1] - 1. Both of shape (b + 1), first
+/// 0, not falling, the last at most the number of tokens in the tensors. A sequence may be empty.
+struct RaggedStarts {
+    VectorView<const std::int64_t> q_starts{};
+    VectorView<const std::int64_t> kv_starts{};
+};
+
+/// attention() on a batch of sequences of any lengths, packed one after another without padding: no sequence sees
+/// another. Q (h, tokens, d_k), K (h_kv, kv_tokens, d_k), V (h_kv, kv_tokens, d_v), Y (h, tokens, d_v); any strides, so that
+/// (tokens, h, width) is a view. Rows of Y that belong to no sequence are left as they are.
+///
+/// Positions start at 0 in each sequence; options.query_offsets has one for each. Of the optional outputs there is
+/// log_sum_exp, as (1, h, tokens). Weights, scores, masks and kv_lengths are for dense batches only.
+/// Throws std::invalid_argument as attention() does, and for starts that are not as above.
+void ragged_attention(TensorView<const float, 3> Q, TensorView<const float, 3> K, TensorView<const float, 3> V,
+                      TensorView<float, 3> Y, const RaggedStarts& starts, const AttentionOptions<float>& options = {});
+void ragged_attention(TensorView<const double, 3> Q, TensorView<const double, 3> K, TensorView<const double, 3> V,
+                      TensorView<double, 3> Y, const RaggedStarts& starts,
+                      const AttentionOptions<double>& options = {});
+void ragged_attention(TensorView<const bfloat16, 3> Q, TensorView<const bfloat16, 3> K, TensorView<const bfloat16, 3> V,
+                      TensorView<bfloat16, 3> Y, const RaggedStarts& starts,
+                      const AttentionOptions<bfloat16>& options = {});
+void ragged_attention(TensorView<const float16, 3> Q, TensorView<const float16, 3> K, TensorView<const float16, 3> V,
+                      TensorView<float16, 3> Y, const RaggedStarts& starts,
+                      const AttentionOptions<float16>& options = {});
 
 }  // namespace headwise

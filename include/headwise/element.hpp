@@ -60,10 +60,8 @@ struct float16 {
         const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
         const std::uint32_t exponent = (bits >> 10) & 0x1fu;
         const std::uint32_t fraction = bits & 0x3ffu;
-        if (exponent == 0x1fu)
-            return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13));
-        if (exponent != 0)
-            return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (fraction << 13));
+        if (exponent == 0x1fu) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13));
+        if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (fraction << 13));
         const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
         return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
     }

@@ -30,11 +30,11 @@ struct LayerWeights {
     TensorView<const T, 3> W_q{};  ///< (h, d_model, d_k)
     TensorView<const T, 3> W_k{};  ///< (h_kv, d_model_kv, d_k)
     TensorView<const T, 3> W_v{};  ///< (h_kv, d_model_kv, d_v)
-    MatrixView<const T> W_o{};     ///< (h * d_v, d_model)
-    MatrixView<const T> b_q{};     ///< optional (h, d_k)
-    MatrixView<const T> b_k{};     ///< optional (h_kv, d_k)
-    MatrixView<const T> b_v{};     ///< optional (h_kv, d_v)
-    VectorView<const T> b_o{};     ///< optional (d_model)
+    MatrixView<const T> W_o{};  ///< (h * d_v, d_model)
+    MatrixView<const T> b_q{};  ///< optional (h, d_k)
+    MatrixView<const T> b_k{};  ///< optional (h_kv, d_k)
+    MatrixView<const T> b_v{};  ///< optional (h_kv, d_v)
+    VectorView<const T> b_o{};  ///< optional (d_model)
 };
 
 /// Matrices as frameworks store them, y = x W^T + b: rows are outputs. torch.nn.Linear's weight, BERT's query.weight.
@@ -55,9 +55,9 @@ struct LinearWeights {
 template <class T>
 struct PackedLinearWeights {
     MatrixView<const T> W_qkv{};  ///< (h * d_k + h_kv * d_k + h_kv * d_v, d_model)
-    MatrixView<const T> W_o{};    ///< (d_model, h * d_v)
+    MatrixView<const T> W_o{};  ///< (d_model, h * d_v)
     VectorView<const T> b_qkv{};  ///< optional (h * d_k + h_kv * d_k + h_kv * d_v)
-    VectorView<const T> b_o{};    ///< optional (d_model)
+    VectorView<const T> b_o{};  ///< optional (d_model)
 };
 
 /// The same weights seen per head; nothing is copied, the views point into `linear`'s memory.

@@ -99,8 +99,7 @@ void multi_head_attention(const LayerShape& shape, const LayerWeights<T>& weight
     check_weights(sizes, weights);
     const std::int64_t n = X.shape[1], n_kv = X_kv.shape[1], d_model = sizes.d_model, d_v = sizes.d_v;
     const std::int64_t group = sizes.heads / sizes.kv_heads;
-    const auto W_o =
-        make_matrix<Number>(sizes.heads * d_v, d_model, [&](auto k, auto c) { return weights.W_o(k, c); });
+    const auto W_o = make_matrix<Number>(sizes.heads * d_v, d_model, [&](auto k, auto c) { return weights.W_o(k, c); });
     const auto b_o = make_matrix<Number>(1, weights.b_o.shape[0], [&](auto, auto c) { return weights.b_o(c); });
     for (std::int64_t item = 0; item < X.shape[0]; ++item) {
         const auto x = make_matrix<Number>(n, d_model, [&](auto t, auto k) { return X(item, t, k); });

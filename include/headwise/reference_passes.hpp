@@ -49,11 +49,11 @@ inline double mask_addend(const Mask& mask, const ScoreRow& row, std::int64_t ke
     std::int64_t offset = 0;
     for (std::size_t r = 0; r < 4; ++r) offset += shape[r] == 1 ? 0 : index[r] * mask.strides()[r];
     switch (mask.type()) {
-    case ElementType::boolean: return static_cast<const bool*>(mask.data())[offset] ? 0 : minus_infinity;
-    case ElementType::float32: return to_number<double>(static_cast<const float*>(mask.data())[offset]);
-    case ElementType::float64: return static_cast<const double*>(mask.data())[offset];
-    case ElementType::bfloat16: return to_number<double>(static_cast<const bfloat16*>(mask.data())[offset]);
-    case ElementType::float16: return to_number<double>(static_cast<const float16*>(mask.data())[offset]);
+        case ElementType::boolean: return static_cast<const bool*>(mask.data())[offset] ? 0 : minus_infinity;
+        case ElementType::float32: return to_number<double>(static_cast<const float*>(mask.data())[offset]);
+        case ElementType::float64: return static_cast<const double*>(mask.data())[offset];
+        case ElementType::bfloat16: return to_number<double>(static_cast<const bfloat16*>(mask.data())[offset]);
+        case ElementType::float16: return to_number<double>(static_cast<const float16*>(mask.data())[offset]);
     }
     return minus_infinity;
 }
@@ -202,8 +202,7 @@ template <class T, class Number>
 Matrix<Number> attend_head(Head head, const Matrix<Number>& Q, const Matrix<Number>& K_transposed,
                            const Matrix<Number>& V, const AttentionOptions<T>& options, Matrix<Number>& weight_sum)
 {
-    const std::int64_t offset =
-        options.query_offsets.given() ? options.query_offsets(head.item) : options.query_offset;
+    const std::int64_t offset = options.query_offsets.given() ? options.query_offsets(head.item) : options.query_offset;
     std::optional<Number> sink;
     if (options.sinks.given()) sink = Number(options.sinks(head.head));
 
@@ -235,8 +234,7 @@ Matrix<Number> attend_head(Head head, const Matrix<Number>& Q, const Matrix<Numb
         if (options.log_sum_exp.given())
             options.log_sum_exp(row.item, row.head, i) = static_cast<compute_t<T>>(log_sum_exp);
         if (weight_sum.rows > 0)
-            for (std::size_t j = 0; j < weights.size(); ++j)
-                weight_sum.row(i)[j] = weight_sum.row(i)[j] + weights[j];
+            for (std::size_t j = 0; j < weights.size(); ++j) weight_sum.row(i)[j] = weight_sum.row(i)[j] + weights[j];
     }
     return O;
 }

@@ -37,7 +37,8 @@ struct TensorView {
         }
     }
 
-    constexpr TensorView(T* data_, std::array<std::int64_t, Rank> shape_, std::array<std::int64_t, Rank> strides_) noexcept
+    constexpr TensorView(T* data_, std::array<std::int64_t, Rank> shape_,
+                         std::array<std::int64_t, Rank> strides_) noexcept
         : data(data_), shape(shape_), strides(strides_)
     {
     }

@@ -67,6 +67,13 @@ Comparison compare_output(const std::string& name, const Tensor& got, const Tens
     return result;
 }
 
+Tolerance tolerance_of(const Case& expected, const Tensor& want)
+{
+    Tolerance tolerance = expected.tolerance();
+    if (expected.op() == "onnx" && want.type() == DType::bf16) tolerance.rtol = std::max(tolerance.rtol, 0x1p-6);
+    return tolerance;
+}
+
 Comparison compare_outputs(const Outputs& got, const Case& expected)
 {
     Comparison all;
@@ -75,7 +82,8 @@ Comparison compare_outputs(const Outputs& got, const Case& expected)
     for (const std::string& name : names) {
         const auto found = got.find(name);
         if (found == got.end()) throw BadCase("out." + name + " was not computed");
-        const Comparison one = compare_output(name, found->second, *expected.expected(name), expected.tolerance());
+        const Comparison one = compare_output(name, found->second, *expected.expected(name),
+                                              tolerance_of(expected, *expected.expected(name)));
         all.max_error = std::max(all.max_error, one.max_error);
         all.failure = one.failure;
         if (!one.failure.empty()) break;
