@@ -198,10 +198,10 @@ private:
             if (block.softcap != T(0)) apply_softcap<Arch, T>(tile, block.softcap);
             if (block.score_stage == 1) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
             if (block.has_alibi) add_alibi<Arch, T>(tile);
-            if (mask != MaskKind::open) add_mask<Arch, T>(tile, scratch.mask);
+            if (mask != MaskKind::open) add_mask<Arch, T>(tile, scratch.mask, bounded ? nullptr : panel.maximum);
             if (bounded) exclude_keys<Arch, T>(tile, common);
             if (block.score_stage == 2) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
-            raise_maximum<Arch, T>(tile, panel.maximum);
+            if (bounded || mask == MaskKind::open) raise_maximum<Arch, T>(tile, panel.maximum);
             if (bounded || mask != MaskKind::open) panel.flags->excluded = true;
         }
         if (careful && keys.v_was_cleaned) add_non_finite(panel, tile);

@@ -30,31 +30,22 @@ struct MaskTile {
         }
     }
 
-    /// Whether the tile's numbers, as loaded, exclude all, some or none.
+    /// Whether the tile's numbers, as loaded, exclude all, some or none. Looks no further than it has to: a tile that
+    /// is neither all 0 nor all -inf usually shows it in its first rows.
     MaskKind kind(const T* tile, std::int64_t keys) const
     {
-        const auto zero = set<Arch, T>(T(0));
-        const auto one = set<Arch, T>(T(1));
-        auto changes = zero;   // 1 where something is added
-        auto includes = zero;  // 1 where something is not excluded
-        const std::int64_t end = keys * vectors * lanes_of<Arch, T>;
-        for (std::int64_t i = 0; i < end; i += lanes_of<Arch, T>) {
-            const auto m = kernels::load<Arch, T>(tile + i);
-            changes = xsimd::select(m == zero, changes, one);
-            includes = xsimd::select(m == set<Arch, T>(-infinity<T>), includes, one);
-        }
-        if (!any(changes)) return MaskKind::open;
-        return any(includes) ? MaskKind::mixed : MaskKind::excluded;
+        if (all_equal(tile, keys, T(0))) return MaskKind::open;
+        return all_equal(tile, keys, -infinity<T>) ? MaskKind::excluded : MaskKind::mixed;
     }
 
 private:
-    static HEADWISE_INLINE bool any(Vec<Arch, T> indicator)
+    bool all_equal(const T* tile, std::int64_t keys, T number) const
     {
-        alignas(64) T numbers[lanes_of<Arch, T>];
-        write(numbers, indicator);
-        bool found = false;
-        for (const T number : numbers) found = found || number != T(0);
-        return found;
+        const auto wanted = set<Arch, T>(number);
+        const std::int64_t end = keys * vectors * lanes_of<Arch, T>;
+        for (std::int64_t i = 0; i < end; i += lanes_of<Arch, T>)
+            if (!xsimd::all(kernels::load<Arch, T>(tile + i) == wanted)) return false;
+        return true;
     }
 
     /// Lanes past the rows repeat the last row, so that they do not change what kind of tile it is.

@@ -51,16 +51,36 @@ void add_alibi(const ScoreTile<T>& tile)
     }
 }
 
-/// s += mask, and -inf where the mask is -inf, whatever s is.
-template <class Arch, class T>
-void add_mask(const ScoreTile<T>& tile, const T* mask)
+/// s += mask, and -inf where the mask is -inf, whatever s is; maximum[lane] = max(maximum[lane], s[.][lane]) in the same
+/// pass, where a maximum is given.
+template <class Arch, class T, int Vectors>
+HEADWISE_INLINE void add_mask(const ScoreTile<T>& tile, const T* mask, T* maximum)
 {
+    constexpr int n = lanes_of<Arch, T>;
     const auto minus_infinity = set<Arch, T>(-infinity<T>);
-    const std::int64_t end = tile.keys * tile.vectors * lanes_of<Arch, T>;
-    for (std::int64_t i = 0; i < end; i += lanes_of<Arch, T>) {
-        const auto m = load<Arch, T>(mask + i);
-        write(tile.s + i, xsimd::select(m == minus_infinity, minus_infinity, load<Arch, T>(tile.s + i) + m));
+    Vec<Arch, T> top[Vectors];
+    HEADWISE_UNROLL
+    for (int v = 0; v < Vectors; ++v) top[v] = minus_infinity;
+    for (std::int64_t i = 0; i < tile.keys * Vectors * n; i += Vectors * n) {
+        HEADWISE_UNROLL
+        for (int v = 0; v < Vectors; ++v) {
+            const auto m = load<Arch, T>(mask + i + v * n);
+            T* s = tile.s + i + v * n;
+            const auto sum = xsimd::select(m == minus_infinity, minus_infinity, load<Arch, T>(s) + m);
+            write(s, sum);
+            top[v] = larger(top[v], sum);
+        }
     }
+    if (!maximum) return;
+    HEADWISE_UNROLL
+    for (int v = 0; v < Vectors; ++v) write(maximum + v * n, larger(load<Arch, T>(maximum + v * n), top[v]));
+}
+
+template <class Arch, class T>
+void add_mask(const ScoreTile<T>& tile, const T* mask, T* maximum)
+{
+    if (tile.vectors == 2) add_mask<Arch, T, 2>(tile, mask, maximum);
+    else add_mask<Arch, T, 1>(tile, mask, maximum);
 }
 
 /// The keys of the tile that every lane sees: [all_from, all_to). Some lanes do not see those outside it.
@@ -119,11 +139,18 @@ template <class Arch, class T>
 void raise_maximum(const ScoreTile<T>& tile, T* maximum)
 {
     constexpr int n = lanes_of<Arch, T>;
-    for (int lane = 0; lane < tile.vectors * n; lane += n) {
-        auto m = load<Arch, T>(maximum + lane);
-        for (std::int64_t key = 0; key < tile.keys; ++key)
-            m = larger(m, load<Arch, T>(tile.s + key * tile.vectors * n + lane));
-        write(maximum + lane, m);
+    const int width = tile.vectors * n;
+    for (int lane = 0; lane < width; lane += n) {
+        // Two chains, to hide the latency of the comparison.
+        auto even = load<Arch, T>(maximum + lane);
+        auto odd = even;
+        std::int64_t key = 0;
+        for (; key + 2 <= tile.keys; key += 2) {
+            even = larger(even, load<Arch, T>(tile.s + key * width + lane));
+            odd = larger(odd, load<Arch, T>(tile.s + (key + 1) * width + lane));
+        }
+        if (key < tile.keys) even = larger(even, load<Arch, T>(tile.s + key * width + lane));
+        write(maximum + lane, larger(even, odd));
     }
 }
 

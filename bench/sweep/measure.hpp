@@ -1,0 +1,36 @@
+// The measurements, with Google Benchmark.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <headwise/target.hpp>
+
+#include "sweep/options.hpp"
+
+namespace headwise::sweep {
+
+/// What one benchmark measures.
+struct Row {
+    std::string name;   ///< Google Benchmark's, such as layer/n:1024/d_model:512/h:8/target:avx2/threads:1
+    std::string kind;   ///< layer, operator, stage, staged_layer, naive_layer, naive_operator, fma_peak
+    std::string stage;  ///< where kind is stage
+    Shape shape;        ///< all 0 where kind is fma_peak
+    Target target{};    ///< not for the naive ones
+    int threads = 1;
+    double flops = 0;         ///< of one iteration: a multiply-add is two, exponentials are not counted
+    double exponentials = 0;  ///< of one iteration
+};
+
+struct Measurements {
+    std::vector<Row> rows;
+    std::string google_json;             ///< what Google Benchmark's JSON reporter wrote
+    std::vector<std::string> left_out;   ///< what was not measured, and why
+    int repetitions = 0;
+};
+
+/// Measures everything `options` asks for. Repetitions of all benchmarks are interleaved at random, so that a slow
+/// minute of the machine falls on all of them, and on the peak, alike.
+Measurements measure(const Options& options);
+
+}  // namespace headwise::sweep

@@ -1,0 +1,26 @@
+// results.json: what was verified, counted and measured, in Google Benchmark's format.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "sweep/measure.hpp"
+#include "sweep/options.hpp"
+#include "sweep/verify.hpp"
+
+namespace headwise::sweep {
+
+using Json = nlohmann::ordered_json;
+
+/// Google Benchmark's document with more beside it: its `context` also has the machine, the build and the measured
+/// peaks; each entry of `benchmarks` also has what it measured, GFLOP/s, the share of the peak and the speed-up over
+/// the naive loops; `verification`, `counts`, `parameters`, `real_layer` and `failures` (texts; empty: all is well) are
+/// keys of their own.
+Json make_results(const Options& options, const Verification& verification, const Measurements& measurements);
+
+/// Replaces the file at `path` as a whole: whoever reads it sees the old document or the new one.
+/// Throws std::runtime_error where it cannot be written.
+void write_results(const Json& results, const std::string& path);
+
+}  // namespace headwise::sweep

@@ -1,0 +1,15 @@
+# headwise_read_version(FILE OUT): sets OUT to the "major.minor.patch" that version.hpp defines.
+function(headwise_read_version file out)
+    file(STRINGS "${file}" lines REGEX "^#define HEADWISE_VERSION_(MAJOR|MINOR|PATCH) [0-9]+$")
+    set(numbers "")
+    foreach(part MAJOR MINOR PATCH)
+        if(NOT lines MATCHES "HEADWISE_VERSION_${part} ([0-9]+)")
+            message(FATAL_ERROR "${file} does not define HEADWISE_VERSION_${part}.")
+        endif()
+        list(APPEND numbers ${CMAKE_MATCH_1})
+    endforeach()
+    list(JOIN numbers "." version)
+    set(${out} "${version}" PARENT_SCOPE)
+    # A changed version.hpp must lead to a new configuration.
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+endfunction()

@@ -1,0 +1,12 @@
+# cmake -D README=... -D OUT=... -P: writes the C++ block between the example markers of README.md to OUT.
+file(READ "${README}" text)
+string(FIND "${text}" "<!-- example:begin -->\n```cpp\n" begin)
+string(FIND "${text}" "```\n<!-- example:end -->" end)
+if(begin EQUAL -1 OR end LESS begin)
+    message(FATAL_ERROR "${README} has no C++ block between <!-- example:begin --> and <!-- example:end -->.")
+endif()
+string(LENGTH "<!-- example:begin -->\n```cpp\n" marker_length)
+math(EXPR begin "${begin} + ${marker_length}")
+math(EXPR length "${end} - ${begin}")
+string(SUBSTRING "${text}" ${begin} ${length} code)
+file(WRITE "${OUT}" "${code}")

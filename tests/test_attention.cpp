@@ -1,0 +1,236 @@
+// The operator against the reference: shapes, element types and options, on every target.
+#include "catch_compat.hpp"
+#include "tolerance.hpp"
+
+#include <set>
+
+#include "kernels/kernel_table.hpp"
+
+using namespace tensors;
+using headwise::bfloat16;
+using headwise::float16;
+using headwise::ScoreStage;
+using headwise::Target;
+
+namespace {
+
+constexpr std::array<std::int64_t, 7> widths{1, 8, 40, 59, 64, 111, 128};
+
+/// 1, tile - 1, tile, tile + 1, 2 tile + 3.
+std::array<std::int64_t, 5> around(std::int64_t tile)
+{
+    return {1, tile - 1, tile, tile + 1, 2 * tile + 3};
+}
+
+/// Some options at random, every one of them now and then.
+Problem random_problem(std::uint64_t seed)
+{
+    Random random(seed);
+    const auto layout = [&] { return layouts[static_cast<std::size_t>(random.below(layouts.size()))]; };
+    Problem p{.b = 1 + random.below(2),
+              .h = 1 + random.below(6),
+              .n_q = 1 + random.below(40),
+              .n_kv = 1 + random.below(random.chance(0.3) ? 450 : 40),
+              .d_k = 1 + random.below(70),
+              .d_v = 1 + random.below(70),
+              .q_layout = layout(),
+              .k_layout = layout(),
+              .v_layout = layout(),
+              .y_layout = layout(),
+              .mask_layout = layout(),
+              .output_layout = layout(),
+              .seed = seed};
+    do p.h_kv = 1 + random.below(p.h);
+    while (p.h % p.h_kv != 0);
+    if (random.chance(0.3)) p.scale = (2 * random.uniform() - 1) / std::sqrt(static_cast<double>(p.d_k));
+    if (random.chance(0.3)) p.softcap = 0.5 + 4 * random.uniform();
+    p.causal = random.chance(0.4);
+    if (random.chance(0.3)) p.query_offset = random.below(p.n_kv + 20) - 10;
+    else p.query_offsets = random.chance(0.3);
+    p.kv_lengths = random.chance(0.3);
+    if (random.chance(0.3)) p.left_window = random.below(p.n_kv + 1);
+    if (random.chance(0.3)) p.right_window = random.below(p.n_kv + 1);
+    p.mask = static_cast<MaskKind>(random.below(4));
+    if (p.mask != MaskKind::none) {
+        p.mask_shape = {p.b, p.h, p.n_q, p.n_kv};
+        for (std::int64_t& extent : p.mask_shape)
+            if (random.chance(0.3)) extent = 1;
+        if (p.mask_shape[3] > 2 && random.chance(0.2)) p.mask_shape[3] = 2 + random.below(p.mask_shape[3] - 1);
+    }
+    p.sinks = random.chance(0.3);
+    p.alibi = random.chance(0.3);
+    p.weights = random.chance(0.4);
+    p.mean_weights = random.chance(0.4);
+    p.scores = random.chance(0.4);
+    p.score_stage = static_cast<ScoreStage>(random.below(4));
+    p.log_sum_exp = random.chance(0.6);
+    return p;
+}
+
+/// Every option alone, with the outputs that show it.
+std::vector<Problem> single_options(std::int64_t n_q, std::int64_t n_kv)
+{
+    const Problem plain{.b = 2, .h = 4, .h_kv = 2, .n_q = n_q, .n_kv = n_kv, .d_k = 24, .d_v = 20, .weights = true,
+                        .log_sum_exp = true};
+    std::vector<Problem> problems;
+    const auto with = [&](const auto& change) {
+        Problem p = plain;
+        p.seed = problems.size() + 1;
+        change(p);
+        problems.push_back(p);
+    };
+    with([](Problem&) {});
+    for (const double scale : {0.0, -0.3, 2.0}) with([&](Problem& p) { p.scale = scale; });
+    for (const double softcap : {0.5, 30.0}) with([&](Problem& p) { p.softcap = softcap; });
+    for (const std::int64_t offset : {std::int64_t{0}, n_kv - n_q, std::int64_t{-5}, n_kv + 9, -n_q - 9})
+        with([&](Problem& p) { p.causal = true, p.query_offset = offset; });
+    with([](Problem& p) { p.causal = true, p.query_offsets = true; });
+    with([](Problem& p) { p.kv_lengths = true; });
+    for (const std::int64_t window : {0, 1, 7, 1000}) {
+        with([&](Problem& p) { p.left_window = window, p.query_offset = 3; });
+        with([&](Problem& p) { p.right_window = window, p.query_offset = -3; });
+        with([&](Problem& p) { p.left_window = p.right_window = window; });
+    }
+    for (const MaskKind kind : {MaskKind::boolean, MaskKind::float32})
+        for (std::int64_t bits = 0; bits < 16; ++bits)
+            with([&](Problem& p) {
+                p.mask = kind;
+                p.mask_shape = {bits & 1 ? p.b : 1, bits & 2 ? p.h : 1, bits & 4 ? p.n_q : 1, bits & 8 ? p.n_kv : 1};
+            });
+    if (n_kv > 4) with([&](Problem& p) { p.mask = MaskKind::boolean, p.mask_shape = {1, 1, p.n_q, n_kv - 2}; });
+    with([](Problem& p) { p.sinks = true; });
+    with([](Problem& p) { p.alibi = true; });
+    with([](Problem& p) { p.weights = false, p.mean_weights = true; });
+    for (int stage = 0; stage < 4; ++stage)
+        with([&](Problem& p) {
+            p.scores = true, p.score_stage = static_cast<ScoreStage>(stage);
+            p.softcap = 2, p.causal = true, p.query_offset = 4, p.alibi = true;
+        });
+    return problems;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("attention: shapes around the tiles", "[attention]", float, double)
+{
+    for_each_target([](Target target) {
+        const auto& table = headwise::kernel_table<TestType>(target);
+        Errors all;
+        std::size_t turn = 0;
+        for (const std::int64_t n_q : around(table.panel_tokens()))
+            for (const std::int64_t n_kv : around(table.key_tile))
+                for (const std::int64_t d_k : widths) {
+                    const std::int64_t d_v = widths[(turn++ * 3) % widths.size()];
+                    const Comparison c = compare<TestType>(Problem{
+                        .n_q = n_q, .n_kv = n_kv, .d_k = d_k, .d_v = d_v, .log_sum_exp = true, .seed = turn});
+                    INFO(headwise::name(target));
+                    REQUIRE(c.failures == "");
+                    all.include(c.errors_of_Y);
+                }
+        INFO(headwise::name(target) << ": largest error " << all.kernels << ", plain evaluation " << all.plain);
+        CHECK(all.earned(0));
+    });
+}
+
+TEST_CASE("attention: queries around the key tile, keys around the panel", "[attention]")
+{
+    for_each_target([](Target target) {
+        const auto& table = headwise::kernel_table<float>(target);
+        std::uint64_t seed = 0;
+        for (const std::int64_t n_q : around(table.key_tile))
+            for (const std::int64_t n_kv : around(table.panel_tokens())) {
+                const Problem p{.h = 2, .n_q = n_q, .n_kv = n_kv, .d_k = 59, .d_v = 40, .weights = true,
+                                .seed = ++seed};
+                INFO(headwise::name(target));
+                REQUIRE(compare<float>(p).failures == "");
+            }
+    });
+}
+
+TEMPLATE_TEST_CASE("attention: each option alone", "[attention]", float, double, bfloat16, float16)
+{
+    for_each_target([](Target target) {
+        for (const Problem& problem : single_options(19, 45)) {
+            INFO(headwise::name(target));
+            CHECK(compare<TestType>(problem).failures == "");
+        }
+        for (const Problem& problem : single_options(35, 200)) {
+            INFO(headwise::name(target));
+            CHECK(compare<TestType>(problem).failures == "");
+        }
+    });
+}
+
+TEMPLATE_TEST_CASE("attention: random combinations of options, shapes and layouts", "[attention]", float, double,
+                   bfloat16, float16)
+{
+    constexpr std::uint64_t rounds = std::is_same_v<TestType, float> ? 400 : 120;
+    for_each_target([](Target target) {
+        for (std::uint64_t seed = 1; seed <= rounds; ++seed) {
+            INFO(headwise::name(target));
+            CHECK(compare<TestType>(random_problem(seed)).failures == "");
+        }
+    });
+}
+
+// A score of 60 carries a rounding error of 4e-6 whatever one does, which is the weights' relative error too: a single
+// problem tells little more than luck, many do.
+TEST_CASE("attention: large scores cost the kernels no more precision than the plain evaluation", "[attention]")
+{
+    const auto total = [](Problem p) {
+        Errors all;
+        for (p.seed = 1; p.seed <= 100; ++p.seed) all.include(compare<float>(p).errors_of_Y);
+        return all;
+    };
+    const Problem steep{.n_q = 38, .n_kv = 19, .d_k = 64, .d_v = 7, .scale = -2.0};
+    Problem capped = steep;
+    capped.softcap = 50;
+    const Problem sloping{.n_q = 30, .n_kv = 106, .d_k = 5, .d_v = 9, .alibi = true, .alibi_slope = 0.5};
+    for_each_target([&](Target target) {
+        for (const Problem& p : {steep, capped, sloping}) {
+            const Errors all = total(p);
+            INFO(headwise::name(target) << ": largest error " << all.kernels << ", plain evaluation " << all.plain);
+            CHECK(all.earned(0));
+            CHECK(all.kernels > 0);
+        }
+    });
+}
+
+TEST_CASE("attention: nothing to do", "[attention]")
+{
+    for_each_target([](Target target) {
+        INFO(headwise::name(target));
+        for (const bool sinks : {false, true}) {
+            Problem p{.b = 2, .h = 4, .h_kv = 2, .n_q = 5, .n_kv = 0, .d_k = 7, .d_v = 9, .sinks = sinks,
+                      .weights = true, .mean_weights = true, .scores = true, .log_sum_exp = true};
+            CHECK(compare<float>(p).failures == "");  // rows without a key
+            p.mask = MaskKind::boolean;
+            p.mask_shape = {1, 1, 5, 0};
+            CHECK(compare<float>(p).failures == "");
+            p.n_kv = 6;  // a mask without a key: all of them are past its end
+            CHECK(compare<float>(p).failures == "");
+            p.mask = MaskKind::none;
+            p.n_q = 0;
+            CHECK(compare<float>(p).failures == "");
+            p.n_q = 5;
+            p.b = 0;
+            CHECK(compare<float>(p).failures == "");
+        }
+    });
+}
+
+TEST_CASE("attention: empty tensors need no memory", "[attention]")
+{
+    const Tensor<float, 4> Y({1, 2, 3, 4}, Layout::dense, End::canaries);
+    const Tensor<float, 4> Q({1, 2, 3, 5});
+    fill(Q, [](const auto&) { return 1.0f; });
+    const headwise::TensorView<const float, 4> no_keys(nullptr, {1, 2, 0, 5}, {40, 20, 5, 1});
+    const headwise::TensorView<const float, 4> no_values(nullptr, {1, 2, 0, 4}, {32, 16, 4, 1});
+    for_each_target([&](Target) {
+        headwise::attention(Q.view(), no_keys, no_values, Y.view());
+        CHECK(max_magnitude(Y.view()) == 0);
+        CHECK(Y.intact_around());
+    });
+    headwise::attention({nullptr, {0, 2, 3, 5}}, {nullptr, {0, 2, 3, 5}}, {nullptr, {0, 2, 3, 4}},
+                        headwise::TensorView<float, 4>(nullptr, {0, 2, 3, 4}));
+}

@@ -1,0 +1,190 @@
+// NaN, infinities and extreme options: what takes no part has no influence, what takes part does.
+#include "attention_problem.hpp"
+#include "catch_compat.hpp"
+
+using namespace tensors;
+using headwise::bfloat16;
+using headwise::float16;
+using headwise::Target;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr auto lowest = std::numeric_limits<std::int64_t>::min();
+constexpr auto highest = std::numeric_limits<std::int64_t>::max();
+
+/// The ways in which a key can take no part for some queries only, or for all.
+std::vector<Problem> exclusions()
+{
+    const Problem plain{.b = 2, .h = 2, .h_kv = 1, .n_q = 19, .n_kv = 210, .d_k = 12, .d_v = 9, .weights = true,
+                        .mean_weights = true, .log_sum_exp = true};
+    std::vector<Problem> problems;
+    const auto with = [&](const auto& change) {
+        Problem p = plain;
+        change(p);
+        problems.push_back(p);
+    };
+    with([](Problem& p) { p.causal = true, p.query_offset = 190; });
+    with([](Problem& p) { p.left_window = 8, p.right_window = 3, p.query_offset = 180; });
+    with([](Problem& p) { p.kv_lengths = true; });
+    for (const MaskKind kind : {MaskKind::boolean, MaskKind::float32, MaskKind::element})
+        with([&](Problem& p) { p.mask = kind, p.mask_shape = {2, 2, 19, 210}; });
+    with([](Problem& p) { p.mask = MaskKind::boolean, p.mask_shape = {1, 1, 1, 190}; });
+    with([](Problem& p) { p.causal = true, p.query_offset = 190, p.softcap = 5, p.alibi = true; });
+    with([](Problem& p) {
+        p.causal = true, p.query_offset = 190, p.scores = true, p.score_stage = headwise::ScoreStage::biased;
+    });
+    return problems;
+}
+
+/// Weights `got` against the reference's. Where a row's sum is NaN the reference gives NaN to every key that takes part
+/// and 0 to all others; the kernels may give 0 to some of the former, but not to all.
+template <class E, class T, int Rank>
+bool weights_agree(const Tensor<E, Rank>& got, const Tensor<T, Rank>& want, double limit)
+{
+    auto rows = got.shape();
+    const std::int64_t n_kv = std::exchange(rows.back(), 1);
+    bool agree = true;
+    for_each_index(rows, [&](auto index) {
+        bool nan_wanted = false, nan_got = false;
+        for (index.back() = 0; index.back() < n_kv; ++index.back()) {
+            const double g = number(at(got.view(), index)), w = number(at(want.view(), index));
+            nan_wanted = nan_wanted || std::isnan(w);
+            nan_got = nan_got || std::isnan(g);
+            agree = agree && (std::isnan(w) ? std::isnan(g) || g == 0 : std::abs(g - w) <= limit);
+        }
+        agree = agree && nan_wanted == nan_got;
+    });
+    return agree;
+}
+
+/// The reference of `inputs` and the kernels have the same NaN and infinities, and all else within `limit`.
+template <class E>
+void check_same(const Inputs<E>& inputs, double limit)
+{
+    const Outputs<E> got = run_kernels(inputs);
+    const auto want = run_oracle(inputs);
+    INFO(inputs.problem.text());
+    CHECK(max_error(got.Y.view(), want.Y.view()) <= limit);
+    CHECK(weights_agree(got.weights, want.weights, limit));
+    CHECK(weights_agree(got.mean_weights, want.mean_weights, limit));
+    CHECK(max_error(got.scores.view(), want.scores.view()) <= 10 * limit);
+    CHECK(max_error(got.log_sum_exp.view(), want.log_sum_exp.view()) <= 1e-5);
+}
+
+template <class E>
+constexpr double limit_of = std::is_same_v<E, bfloat16> ? 2e-2 : std::is_same_v<E, float16> ? 3e-3 : 3e-6;
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("attention: NaN and infinity reach the rows whose keys they are, and no others",
+                   "[attention][nonfinite]", float, double, bfloat16, float16)
+{
+    for_each_target([](Target target) {
+        for (const Problem& problem : exclusions())
+            for (const double value : {not_a_number, infinity, -infinity})
+                for (const std::int64_t key : {0, 100, 185, 195, 209}) {
+                    INFO(headwise::name(target) << ": " << value << " at key " << key);
+                    const Inputs<TestType> in_V(problem), in_K(problem);
+                    in_V.V.view()(1, 0, key, 4) = element<TestType>(value);
+                    check_same(in_V, limit_of<TestType>);
+                    in_K.K.view()(1, 0, key, 4) = element<TestType>(value);
+                    check_same(in_K, limit_of<TestType>);
+                }
+    });
+}
+
+TEST_CASE("attention: NaN in a query stays in its row", "[attention][nonfinite]")
+{
+    for_each_target([](Target target) {
+        for (const Problem& problem : exclusions()) {
+            INFO(headwise::name(target));
+            const Inputs<float> inputs(problem);
+            inputs.Q.view()(0, 1, 7, 3) = static_cast<float>(not_a_number);
+            check_same(inputs, 3e-6);
+        }
+    });
+}
+
+TEST_CASE("attention: a NaN in an additive mask is a NaN in its row", "[attention][nonfinite]")
+{
+    for_each_target([](Target target) {
+        Problem problem{.n_q = 19, .n_kv = 40, .d_k = 8, .d_v = 5, .mask = MaskKind::float32,
+                        .mask_shape = {1, 1, 19, 40}, .weights = true, .log_sum_exp = true};
+        const Inputs<float> inputs(problem);
+        inputs.float_mask.view()(0, 0, 3, 12) = static_cast<float>(not_a_number);
+        INFO(headwise::name(target));
+        check_same(inputs, 3e-6);
+    });
+}
+
+TEMPLATE_TEST_CASE("attention: a row without a key is zeros and -inf", "[attention][nonfinite]", float, double,
+                   bfloat16, float16)
+{
+    for_each_target([](Target target) {
+        for (const bool sinks : {false, true}) {
+            const Problem p{.h = 2, .n_q = 20, .n_kv = 30, .d_k = 8, .d_v = 11, .causal = true, .query_offset = -7,
+                            .sinks = sinks, .weights = true, .mean_weights = true, .log_sum_exp = true};
+            const Inputs<TestType> inputs(p);
+            fill(inputs.V, [](const auto&) { return element<TestType>(not_a_number); });
+            const Outputs<TestType> got = run_kernels(inputs);
+            INFO(headwise::name(target) << (sinks ? ", sinks" : ""));
+            for (std::int64_t i = 0; i < 7; ++i) {
+                CHECK(number(got.Y.view()(0, 1, i, 4)) == 0);
+                CHECK(number(got.weights.view()(0, 1, i, 9)) == 0);
+                CHECK(number(got.mean_weights.view()(0, i, 9)) == 0);
+                CHECK(got.log_sum_exp.view()(0, 1, i) == -infinity);
+            }
+            CHECK(std::isnan(number(got.Y.view()(0, 1, 7, 4))));
+        }
+    });
+}
+
+TEST_CASE("attention: offsets and windows at the ends of their type", "[attention][nonfinite]")
+{
+    for_each_target([](Target target) {
+        for (const std::int64_t offset : {lowest, lowest + 5, highest - 5, highest})
+            for (const std::int64_t window : {std::int64_t{-1}, std::int64_t{0}, highest}) {
+                Problem p{.n_q = 9, .n_kv = 12, .d_k = 4, .d_v = 5, .causal = true, .query_offset = offset,
+                          .left_window = window, .right_window = window, .weights = true, .log_sum_exp = true};
+                INFO(headwise::name(target));
+                check_same(Inputs<float>(p), 3e-6);
+                p.causal = false;
+                check_same(Inputs<float>(p), 3e-6);
+                p.alibi = true;
+                p.alibi_slope = 1e-18;
+                check_same(Inputs<float>(p), 3e-6);
+            }
+    });
+}
+
+// Beyond position 2^24 a float cannot tell neighbours apart. Their distances are still rounded once, not once a key.
+TEST_CASE("attention: ALiBi at far positions", "[attention][nonfinite]")
+{
+    for_each_target([](Target target) {
+        const Problem p{.n_q = 5, .n_kv = 180, .d_k = 4, .d_v = 5, .query_offset = (std::int64_t{1} << 25) + 1,
+                        .alibi = true, .alibi_slope = 0.25, .weights = true};
+        const Inputs<float> inputs(p);
+        const Outputs<float> got = run_kernels(inputs), plain = run_reference<float>(inputs),
+                             want = run_oracle(inputs);
+        INFO(headwise::name(target));
+        CHECK(max_error(got.weights.view(), want.weights.view()) <=
+              2 * max_error(plain.weights.view(), want.weights.view()) + 1e-7);
+    });
+}
+
+TEST_CASE("attention: every weight underflows but one", "[attention][nonfinite]")
+{
+    for_each_target([](Target target) {
+        const Problem p{.n_q = 18, .n_kv = 200, .d_k = 8, .d_v = 5, .scale = 1e4, .weights = true,
+                        .log_sum_exp = true};
+        const Inputs<float> inputs(p);
+        const Outputs<float> got = run_kernels(inputs), want = run_oracle(inputs);
+        INFO(headwise::name(target));
+        CHECK(max_error(got.weights.view(), want.weights.view()) <= 0.05);
+        CHECK(max_magnitude(got.weights.view()) == 1);
+        CHECK(max_error(got.log_sum_exp.view(), want.log_sum_exp.view()) <=
+              3e-7 * max_magnitude(want.log_sum_exp.view()));
+    });
+}

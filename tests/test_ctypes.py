@@ -1,0 +1,169 @@
+"""The C interface called from Python's ctypes, with nothing but the standard library.
+
+usage: test_ctypes.py LIBRARY
+"""
+
+import ctypes
+import math
+import sys
+import threading
+import unittest
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_void_p, sizeof
+
+OK, INVALID_ARGUMENT = 0, 1
+BOOLEAN, FLOAT32, FLOAT64, BFLOAT16, FLOAT16, INT64 = range(1, 7)
+ELEMENTS = {BOOLEAN: ctypes.c_bool, FLOAT32: c_float, FLOAT64: c_double, INT64: c_int64}
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("element_type", c_int32), ("rank", c_int32), ("shape", c_int64 * 4),
+                ("strides", c_int64 * 4)]
+
+
+class Work(ctypes.Structure):
+    _fields_ = [(name, c_int64) for name in
+                ("project_q", "project_k", "project_v", "score", "exponentials", "blend", "project_o")]
+
+
+class WorkReport(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("useful", Work), ("issued", Work)]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("scale", c_double), ("softcap", c_double),
+                ("has_scale", c_int32), ("causal", c_int32), ("has_left_window", c_int32),
+                ("has_right_window", c_int32), ("left_window", c_int64), ("right_window", c_int64),
+                ("query_offset", c_int64),
+                *[(name, POINTER(Tensor)) for name in
+                  ("query_offsets", "kv_lengths", "mask", "sinks", "alibi", "weights", "mean_weights", "scores",
+                   "log_sum_exp")],
+                ("score_stage", c_int32), ("reserved", c_int32), ("work", POINTER(WorkReport))]
+
+
+class LayerShape(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t),
+                *[(name, c_int64) for name in ("d_model", "heads", "kv_heads", "d_k", "d_v", "d_model_kv")]]
+
+
+class LayerWeights(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t),
+                *[(name, POINTER(Tensor)) for name in ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")]]
+
+
+def load(path):
+    library = ctypes.CDLL(path)
+    library.headwise_last_error.restype = c_char_p
+    library.headwise_version.restype = c_char_p
+    library.headwise_thread_scratch_bytes.restype = c_size_t
+    library.headwise_release_thread_scratch.restype = None
+    library.headwise_layer_destroy.argtypes = [c_void_p]
+    library.headwise_layer_destroy.restype = None
+    return library
+
+
+def tensor(values, shape, element_type=FLOAT32):
+    """A tensor and the array it views; keep both."""
+    array = (ELEMENTS[element_type] * len(values))(*values)
+    made = Tensor()
+    status = headwise.headwise_dense_tensor(byref(made), array, element_type, len(shape),
+                                            (c_int64 * len(shape))(*shape))
+    assert status == OK, headwise.headwise_last_error()
+    return made, array
+
+
+def sized(struct, **fields):
+    return struct(struct_size=sizeof(struct), **fields)
+
+
+class CtypesTest(unittest.TestCase):
+    def setUp(self):
+        # One query, keys 0 and ln 3: weights 1/4 and 3/4. Values 4 and 8.
+        self.Q, self.q = tensor([1], [1, 1, 1, 1])
+        self.K, self.k = tensor([0, math.log(3)], [1, 1, 2, 1])
+        self.V, self.v = tensor([4, 8], [1, 1, 2, 1])
+        self.Y, self.y = tensor([-1], [1, 1, 1, 1])
+
+    def attend(self, options=None):
+        given = None if options is None else byref(options)
+        return headwise.headwise_attention(byref(self.Q), byref(self.K), byref(self.V), byref(self.Y), given)
+
+    def test_version(self):
+        self.assertRegex(headwise.headwise_version().decode(), r"^\d+\.\d+\.\d+$")
+
+    def test_attention(self):
+        self.assertEqual(self.attend(), OK)
+        self.assertAlmostEqual(self.y[0], 7, places=5)
+
+    def test_struct_size_alone_gives_the_defaults(self):
+        self.assertEqual(self.attend(sized(Options)), OK)
+        self.assertAlmostEqual(self.y[0], 7, places=5)
+
+    def test_options(self):
+        weights, w = tensor([-1, -1], [1, 1, 1, 2])
+        lse, s = tensor([-1], [1, 1, 1])
+        mask, _m = tensor([True, False], [2], BOOLEAN)
+        work = sized(WorkReport)
+        options = sized(Options, weights=ctypes.pointer(weights), log_sum_exp=ctypes.pointer(lse),
+                        work=ctypes.pointer(work))
+        self.assertEqual(self.attend(options), OK)
+        self.assertAlmostEqual(w[1], 0.75, places=6)
+        self.assertAlmostEqual(s[0], math.log(4), places=6)
+        self.assertEqual(work.useful.score, 2)
+        options.mask = ctypes.pointer(mask)
+        self.assertEqual(self.attend(options), OK)
+        self.assertAlmostEqual(self.y[0], 4, places=6)
+        self.assertEqual(w[1], 0)
+
+    def test_float64(self):
+        Q, _q = tensor([1], [1], FLOAT64)
+        V, _v = tensor([3], [1], FLOAT64)
+        Y, y = tensor([-1], [1], FLOAT64)
+        self.assertEqual(headwise.headwise_attention(byref(Q), byref(Q), byref(V), byref(Y), None), OK)
+        self.assertEqual(y[0], 3)
+
+    def test_layer(self):
+        zero, _z = tensor([0, 0, 0, 0], [2, 2])
+        value, _v = tensor([1, 0, 2, 1], [2, 2])
+        bias, _b = tensor([10, 20], [2])
+        X, _x = tensor([1, 2, 3, 4], [2, 2])
+        Y, y = tensor([-1] * 4, [2, 2])
+        weights = sized(LayerWeights, W_q=ctypes.pointer(zero), W_k=ctypes.pointer(zero), W_v=ctypes.pointer(value),
+                        W_o=ctypes.pointer(value), b_o=ctypes.pointer(bias))
+        layer = c_void_p()
+        shape = sized(LayerShape, d_model=2, heads=2)
+        self.assertEqual(headwise.headwise_layer_create_from_linear(byref(shape), byref(weights), byref(layer)), OK)
+        self.addCleanup(headwise.headwise_layer_destroy, layer)
+        # mean(X) = (2, 3); (2, 7) after W_v, (2, 11) after W_o
+        self.assertEqual(headwise.headwise_layer_forward(layer, byref(X), byref(Y), None), OK)
+        for got, want in zip(y, [12, 31, 12, 31]):
+            self.assertAlmostEqual(got, want, places=4)
+
+    def test_errors_are_named_and_per_thread(self):
+        self.Y.rank = 9
+        self.assertEqual(self.attend(), INVALID_ARGUMENT)
+        self.assertIn(b"Y is of rank 9", headwise.headwise_last_error())
+        self.assertEqual(self.y[0], -1)
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(headwise.headwise_last_error()))
+        thread.start()
+        thread.join()
+        self.assertEqual(seen, [b""])
+
+    def test_scratch(self):
+        self.assertEqual(self.attend(), OK)
+        headwise.headwise_release_thread_scratch()
+        self.assertEqual(headwise.headwise_thread_scratch_bytes(), 0)
+
+    def test_targets(self):
+        count = c_size_t()
+        self.assertEqual(headwise.headwise_available_targets(None, c_size_t(0), byref(count)), OK)
+        names = (c_char_p * count.value)()
+        self.assertEqual(headwise.headwise_available_targets(names, count, byref(count)), OK)
+        active = c_char_p()
+        self.assertEqual(headwise.headwise_active_target(byref(active)), OK)
+        self.assertIn(active.value, list(names))
+
+
+if __name__ == "__main__":
+    headwise = load(sys.argv.pop())
+    unittest.main()

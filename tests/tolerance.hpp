@@ -1,0 +1,71 @@
+// Earned tolerances: the kernels may err at most twice as much as the plain evaluation in the same precision does.
+#pragma once
+
+#include "attention_problem.hpp"
+
+#include <string>
+
+namespace tensors {
+
+/// Largest errors of the kernels and of the plain evaluation, over one output of one or more problems.
+struct Errors {
+    double kernels = 0;
+    double plain = 0;
+
+    void include(const Errors& other)
+    {
+        kernels = std::max(kernels, other.kernels);
+        plain = std::max(plain, other.plain);
+    }
+
+    bool earned(double absolute) const { return kernels <= 2 * plain + absolute; }
+};
+
+/// Compares one output. `unit` is the size of the numbers that its rounding errors come from; the absolute term is one
+/// rounding of that, for outputs of few numbers where the plain evaluation may happen to be exact.
+struct Comparison {
+    std::string failures;
+    Errors errors_of_Y;
+
+    template <class E, class T, int Rank>
+    Errors add(const std::string& name, const Tensor<E, Rank>& got, const Tensor<E, Rank>& plain,
+               const Tensor<T, Rank>& want, double unit)
+    {
+        const Errors errors{max_error(got.view(), want.view()), max_error(plain.view(), want.view())};
+        if (!errors.earned(unit * number(std::numeric_limits<compute_t<E>>::epsilon()))) {
+            std::ostringstream s;
+            s << name << ": error " << errors.kernels << ", plain evaluation " << errors.plain << ", unit " << unit
+              << "; ";
+            failures += s.str();
+        }
+        return errors;
+    }
+};
+
+/// Runs the active target on `inputs` and compares every output with the oracle.
+template <class E>
+Comparison compare(const Inputs<E>& inputs)
+{
+    using T = compute_t<E>;
+    const Outputs<E> got = run_kernels(inputs);
+    const Outputs<E> plain = run_reference<T>(inputs);
+    const auto want = run_oracle(inputs);
+    Comparison c;
+    c.errors_of_Y = c.add("Y", got.Y, plain.Y, want.Y, max_magnitude(inputs.V.view()));
+    c.add("weights", got.weights, plain.weights, want.weights, 1);
+    c.add("mean_weights", got.mean_weights, plain.mean_weights, want.mean_weights, 1);
+    c.add("scores", got.scores, plain.scores, want.scores, std::max(1.0, max_magnitude(want.scores.view())));
+    c.add("log_sum_exp", got.log_sum_exp, plain.log_sum_exp, want.log_sum_exp,
+          std::max(1.0, max_magnitude(want.log_sum_exp.view())));
+    if (!got.intact_around()) c.failures += "memory beside an output was written; ";
+    if (!c.failures.empty()) c.failures += inputs.problem.text();
+    return c;
+}
+
+template <class E>
+Comparison compare(const Problem& problem)
+{
+    return compare(Inputs<E>(problem));
+}
+
+}  // namespace tensors
