@@ -10,20 +10,19 @@ macro(headwise_require package debian_package)
     message(STATUS "Found ${package} ${${package}_VERSION}")
 endmacro()
 
-# headwise_find_xsimd(): makes headwise_xsimd, an interface target with nothing but the include folder. The package's
-# own target will not do: that of xsimd 8.1 asks to link the library xtl, which need not be installed.
+# headwise_find_xsimd(): makes headwise_xsimd, an interface target with nothing but the include folder. The headers are
+# looked for, not the CMake package: that of 8.1 asks to link the library xtl, that of 13 to find it, and neither is used.
 function(headwise_find_xsimd)
-    add_library(headwise_xsimd INTERFACE)
-    if(HEADWISE_XSIMD_INCLUDE_DIR)
-        if(NOT EXISTS "${HEADWISE_XSIMD_INCLUDE_DIR}/xsimd/xsimd.hpp")
-            message(FATAL_ERROR
-                "HEADWISE_XSIMD_INCLUDE_DIR is ${HEADWISE_XSIMD_INCLUDE_DIR}, which has no xsimd/xsimd.hpp.")
-        endif()
-        set(include_dirs "${HEADWISE_XSIMD_INCLUDE_DIR}")
-        message(STATUS "Using xsimd from ${HEADWISE_XSIMD_INCLUDE_DIR}")
-    else()
-        headwise_require(xsimd libxsimd-dev)
-        get_target_property(include_dirs xsimd INTERFACE_INCLUDE_DIRECTORIES)
+    find_path(HEADWISE_XSIMD_INCLUDE_DIR xsimd/xsimd.hpp DOC "Folder that has xsimd/xsimd.hpp")
+    if(NOT EXISTS "${HEADWISE_XSIMD_INCLUDE_DIR}/xsimd/xsimd.hpp")
+        message(FATAL_ERROR "headwise needs xsimd, and HEADWISE_XSIMD_INCLUDE_DIR "
+            "(${HEADWISE_XSIMD_INCLUDE_DIR}) has no xsimd/xsimd.hpp. On Debian and Ubuntu: apt-get install libxsimd-dev")
     endif()
-    target_include_directories(headwise_xsimd SYSTEM INTERFACE ${include_dirs})
+    file(STRINGS "${HEADWISE_XSIMD_INCLUDE_DIR}/xsimd/config/xsimd_config.hpp" version
+        REGEX "#define XSIMD_VERSION_(MAJOR|MINOR|PATCH) ")
+    list(TRANSFORM version REPLACE "[^0-9]" "")
+    list(JOIN version "." version)
+    message(STATUS "Found xsimd ${version} in ${HEADWISE_XSIMD_INCLUDE_DIR}")
+    add_library(headwise_xsimd INTERFACE)
+    target_include_directories(headwise_xsimd SYSTEM INTERFACE "${HEADWISE_XSIMD_INCLUDE_DIR}")
 endfunction()

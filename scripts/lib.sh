@@ -40,8 +40,8 @@ missing_packages() {
     for package in "$@"; do
         IFS='|' read -ra names <<<"$package"
         # dpkg-query fails where one of the names is unknown, and still prints the others.
-        dpkg-query -W -f '${db:Status-Status}\n' "${names[@]}" 2>/dev/null | grep -x installed >/dev/null ||
-            printf '%s\n' "$package"
+        { dpkg-query -W -f '${db:Status-Status}\n' "${names[@]}" 2>/dev/null || true; } |
+            grep -x installed >/dev/null || printf '%s\n' "$package"
     done
 }
 
@@ -83,8 +83,8 @@ install_packages() {
 }
 
 # What a build of the library, its tests and its benchmarks needs, by Debian's and Ubuntu's names.
-build_packages=(cmake ninja-build ccache libxsimd-dev libtbb-dev libbenchmark-dev 'libcatch2-dev|catch2' nlohmann-json3-dev
-    libcli11-dev python3)
+build_packages=(cmake ninja-build ccache libxsimd-dev libtbb-dev libbenchmark-dev 'libcatch2-dev|catch2'
+    nlohmann-json3-dev libcli11-dev python3)
 
 # install_build_packages: the above and a compiler (CXX if set, else g++).
 install_build_packages() {

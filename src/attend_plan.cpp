@@ -212,6 +212,7 @@ AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries& qu
     block.has_sinks = options_.sinks.given();
     block.score_stage = options_.scores.given() ? static_cast<int>(options_.score_stage) : -1;
     block.keeps_weights = keeps_weights(options_);
+    block.has_mean = options_.mean_weights.given();
     block.mean_factor = T(1) / static_cast<T>(sizes_.heads);
     return block;
 }
@@ -245,7 +246,8 @@ void AttendPlan<E>::run_block(const Queries& queries, const Cut& cut, std::int64
         block.n_kv = item.n_kv;
         block.k.data = element(K_, item.tensor, kv_head, item.first_key);
         block.v.data = element(V_, item.tensor, kv_head, item.first_key);
-        block.adds_to_mean = unit > 0;
+        block.begins_mean = unit == 0;
+        block.ends_mean = unit == cut.units - 1;
         block.scratch = scratch;
         block.work = work;
         if (queries.panels) {

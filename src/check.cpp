@@ -65,34 +65,32 @@ bool nests(const AnyView& view)
     return true;
 }
 
-/// Where a view lies within each period of `period` bytes, or nothing where it is not of that form: every stride is a
-/// multiple of the period, or belongs to the part that lies inside one.
-std::optional<Range> within_period(const AnyView& view, std::int64_t period)
+/// Byte addresses that a view touches within one period of `period` bytes, the others being whole periods away: its
+/// strides that are multiples of the period lead from one to the next, the others stay inside.
+Range within_period(const AnyView& view, std::int64_t period)
 {
     const auto bytes = static_cast<std::int64_t>(view.element_bytes);
-    std::int64_t low = 0;
-    std::int64_t high = bytes;
+    const auto base = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data));
+    Range range{base, base + bytes};
     for (std::size_t r = 0; r < view.shape.size(); ++r) {
         const std::int64_t stride = view.strides[r] * bytes;
-        if (view.shape[r] <= 1 || stride % period == 0) continue;
-        (stride < 0 ? low : high) += (view.shape[r] - 1) * stride;
+        if (view.shape[r] > 1 && stride % period != 0)
+            (stride < 0 ? range.low : range.high) += (view.shape[r] - 1) * stride;
     }
-    const auto base = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data)) + low;
-    const std::int64_t start = ((base % period) + period) % period;
-    if (start + (high - low) > period) return {};
-    return Range{start, start + (high - low)};
+    return range;
 }
 
 /// Interleaved views of one buffer, such as the columns of packed Q, K and V, overlap as ranges but share no element:
-/// within each row their columns are apart.
+/// within each period, a row of the buffer, they lie apart.
 bool interleaved(const AnyView& a, const AnyView& b)
 {
     for (std::size_t r = 0; r < a.strides.size(); ++r) {
         const std::int64_t period = magnitude(a.strides[r]) * static_cast<std::int64_t>(a.element_bytes);
         if (a.shape[r] <= 1 || period == 0) continue;
-        const auto in_a = within_period(a, period);
-        const auto in_b = within_period(b, period);
-        if (in_a && in_b && (in_a->high <= in_b->low || in_b->high <= in_a->low)) return true;
+        const Range in_a = within_period(a, period);
+        const Range in_b = within_period(b, period);
+        const std::int64_t distance = ((in_b.low - in_a.low) % period + period) % period;
+        if (distance >= in_a.high - in_a.low && distance + (in_b.high - in_b.low) <= period) return true;
     }
     return false;
 }

@@ -23,11 +23,11 @@ public:
         numbers_ = allocate(strips * strip_rows * depth_);
         for (std::int64_t m = 0; m < strips * strip_rows; ++m)
             for (std::int64_t k = 0; k < depth_; ++k)
-                numbers_[(m / strip_rows * depth_ + k) * strip_rows + m % strip_rows] =
+                numbers_.get()[(m / strip_rows * depth_ + k) * strip_rows + m % strip_rows] =
                     m < rows_ ? W(m / width_, k, m % width_) : T(0);
         if (!bias.given()) return;
         bias_ = allocate(rows_);
-        for (std::int64_t m = 0; m < rows_; ++m) bias_[m] = bias(m / width_, m % width_);
+        for (std::int64_t m = 0; m < rows_; ++m) bias_.get()[m] = bias(m / width_, m % width_);
     }
 
     std::int64_t rows() const { return rows_; }

@@ -183,13 +183,15 @@ TEST_CASE("attention: large scores cost the kernels no more precision than the p
         return all;
     };
     const Problem steep{.n_q = 38, .n_kv = 19, .d_k = 64, .d_v = 7, .scale = -2.0};
-    Problem capped = steep;
+    Problem capped = steep, barely_capped = steep;
     capped.softcap = 50;
+    barely_capped.softcap = 50, barely_capped.scale = {};
     const Problem sloping{.n_q = 30, .n_kv = 106, .d_k = 5, .d_v = 9, .alibi = true, .alibi_slope = 0.5};
     for_each_target([&](Target target) {
-        for (const Problem& p : {steep, capped, sloping}) {
+        for (const Problem& p : {steep, capped, barely_capped, sloping}) {
             const Errors all = total(p);
             INFO(headwise::name(target) << ": largest error " << all.kernels << ", plain evaluation " << all.plain);
+            INFO(p.text());
             CHECK(all.earned(0));
             CHECK(all.kernels > 0);
         }

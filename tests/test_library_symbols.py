@@ -39,7 +39,8 @@ class LibrarySymbols(unittest.TestCase):
         self.assertEqual(self.isa_violations(first, second), [])
 
     def test_shared_weak_symbol_is_found(self):
-        found = self.isa_violations(LOOSE + "int first(int x) { return g(x); }", LOOSE + "int second(int x) { return g(x); }")
+        found = self.isa_violations(LOOSE + "int first(int x) { return g(x); }",
+                                    LOOSE + "int second(int x) { return g(x); }")
         self.assertTrue(any("both define" in line for line in found), found)
 
     def test_loose_weak_symbol_is_found(self):

@@ -29,7 +29,7 @@ enum class ScoreStage {
 ///   j < kv_lengths[item] (default n_kv); causal: j <= position(i); left_window >= 0: j >= position(i) - left_window;
 ///   right_window >= 0: j <= position(i) + right_window; the boolean mask is true or the additive one is not -inf;
 ///   j < the mask's last dimension, where that is shorter than n_kv and not 1.
-/// A row with no key is a zero row of Y and of the weights, and its log-sum-exp is -inf. A key that does not take part
+/// A row with no key is a zero row of Y and of the weights, and its log-sum-exp is -inf, with a sink too. A key that does not take part
 /// has no influence, even if its K or V row holds NaN or infinity; a NaN in a key that takes part reaches the output.
 template <class T>
 struct AttentionOptions {

@@ -184,7 +184,7 @@ std::vector<Number> score_row(const Number* q, const Matrix<Number>& K_transpose
 
     for (std::size_t j = 0; j < scores.size(); ++j) {
         if (addends[j] == minus_infinity) {
-            scores[j] = Number(minus_infinity);  // not by addition: NaN - inf is NaN
+            scores[j] = Number(minus_infinity);  // whatever the score is
             continue;
         }
         scores[j] = scores[j] + Number(addends[j]);

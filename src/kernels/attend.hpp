@@ -95,13 +95,16 @@ private:
             gather_panel<Arch, T, E>(panel.q, panel.vectors, from, panel.row_count, block.q_stride, block.d_k, factor);
         }
         reset(panel);
-        if (!block.work) return;
+        if (block.work) count_useful(panel);
+    }
+
+    void count_useful(const Panel<Arch, T>& panel)
+    {
+        const VisibleKeys<Arch, T, E> visible(block);
         std::int64_t pairs = 0;
-        for (std::int64_t i = 0; i < panel.row_count; ++i) {
-            const std::int64_t keys = panel.rows[i].end_key - panel.rows[i].first_key;
-            if (keys > 0) pairs += keys;
-        }
-        block.work->useful.score += pairs * block.d_k;
+        for (std::int64_t i = 0; i < panel.row_count; ++i) pairs += visible.count(panel.rows[i]);
+        const bool every_score = block.score_stage == 0 || block.score_stage == 1;
+        block.work->useful.score += (every_score ? panel.row_count * block.n_kv : pairs) * block.d_k;
         block.work->useful.exponentials += pairs;
         block.work->useful.blend += pairs * block.d_v;
     }

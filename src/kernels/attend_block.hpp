@@ -28,7 +28,7 @@ struct AttendRow {
     void* y;                  ///< d_v numbers; unused where AttendBlock::y_panels is given
     const void* mask;         ///< n_kv elements of AttendBlock::mask_type
     void* weights;            ///< n_kv numbers
-    void* mean_weights;       ///< n_kv numbers, see AttendBlock::adds_to_mean
+    void* mean_weights;       ///< n_kv numbers, see AttendBlock::has_mean
     void* scores;             ///< n_kv numbers
     T* log_sum_exp;           ///< one number
     std::int64_t first_key;   ///< keys first_key <= j < end_key take part, unless the mask excludes them
@@ -84,12 +84,16 @@ struct AttendBlock {
     bool has_alibi = false;
     bool has_sinks = false;
     bool keeps_weights = false;         ///< some output needs the weights of a whole row
-    bool adds_to_mean = false;          ///< mean_weights += weights * mean_factor, else =
+    // The mean over heads: blocks that differ in the head alone follow one another with the same scratch memory, in which
+    // the mean is summed; the last one hands it out.
+    bool has_mean = false;
+    bool begins_mean = false;
+    bool ends_mean = false;
     T mean_factor = 1;
-    int score_stage = -1;               ///< -1: no scores; else as ScoreStage
+    int score_stage = -1;  ///< -1: no scores; else as ScoreStage
 
-    T* scratch;                         ///< KernelTable::attend_scratch numbers, aligned to 64 bytes
-    WorkReport* work;                   ///< counts are added here
+    T* scratch;  ///< KernelTable::attend_scratch numbers, aligned to 64 bytes
+    WorkReport* work;  ///< counts are added here
 };
 
 }  // namespace headwise

@@ -4,7 +4,7 @@
 #include "kernels/attend_panel.hpp"
 #include "kernels/exp2.hpp"
 #include "kernels/panel_rows.hpp"
-#include "kernels/single_key.hpp"
+#include "kernels/visible_keys.hpp"
 
 namespace headwise::kernels {
 
@@ -48,8 +48,8 @@ private:
     const AttendScratch<Arch, T>& scratch;
     const bool natural;
 
-    /// For each row i of the panel and k < depth: element first + k of the output that `output` points to becomes (or
-    /// grows by) factor[i] * from[k][i].
+    /// For each row i of the panel and k < depth: element first + k of the output that `output` points to becomes
+    /// factor[i] * from[k][i].
     template <void* AttendRow<T>::* output, bool adds = false>
     void give(const Panel<Arch, T>& panel, const T* from, std::int64_t first, std::int64_t depth, std::ptrdiff_t stride,
               const T* factor) const
@@ -57,7 +57,7 @@ private:
         E* to[panel_tokens];
         for (std::int64_t i = 0; i < panel.row_count; ++i)
             to[i] = static_cast<E*>(panel.rows[i].*output) + first * stride;
-        scatter_panel<Arch, T, E, adds>(from, panel.vectors, to, panel.row_count, stride, depth, factor);
+        scatter_panel<Arch, T, E>(from, panel.vectors, to, panel.row_count, stride, depth, factor);
     }
 
     void give_panel(const Panel<Arch, T>& panel, const T* inverse) const
@@ -89,7 +89,23 @@ private:
                 const auto power = power_of_two<Arch, T>(difference * set<Arch, T>(natural ? log2e<T> : T(1)));
                 write(factor + i, power * load<Arch, T>(inverse + i));
             }
-            give_tile_of_weights(panel, scratch.tile_scores(tile), first, end - first, factor);
+            T* const weights = scratch.tile_scores(tile);
+            keep_exclusions(panel, weights, first, end - first, factor);
+            give_tile_of_weights(panel, weights, first, end - first, factor);
+            if (block.has_mean) add_to_mean(panel, weights, tile, first, end - first, factor);
+        }
+    }
+
+    /// In a row that a NaN has reached, factor is NaN and so are the weights, but those of excluded keys are 0 all the same.
+    void keep_exclusions(const Panel<Arch, T>& panel, T* weights, std::int64_t first, std::int64_t keys,
+                         T* factor) const
+    {
+        const VisibleKeys<Arch, T, E> visible(block);
+        for (std::int64_t i = 0; i < panel.row_count; ++i) {
+            if (factor[i] == factor[i]) continue;
+            for (std::int64_t key = 0; key < keys; ++key)
+                weights[key * panel.width() + i] = visible.sees(panel.rows[i], first + key) ? factor[i] : T(0);
+            factor[i] = T(1);
         }
     }
 
@@ -98,11 +114,22 @@ private:
     {
         if (panel.rows->weights) give<&AttendRow<T>::weights>(panel, s, first, keys, block.weights_stride, factor);
         if (block.score_stage == 3) give<&AttendRow<T>::scores>(panel, s, first, keys, block.scores_stride, factor);
-        if (!panel.rows->mean_weights) return;
-        for (int i = 0; i < panel.width(); ++i) factor[i] *= block.mean_factor;
-        if (block.adds_to_mean)
-            give<&AttendRow<T>::mean_weights, true>(panel, s, first, keys, block.mean_weights_stride, factor);
-        else give<&AttendRow<T>::mean_weights>(panel, s, first, keys, block.mean_weights_stride, factor);
+    }
+
+    void add_to_mean(const Panel<Arch, T>& panel, const T* weights, std::int64_t tile, std::int64_t first,
+                     std::int64_t keys, const T* factor) const
+    {
+        T* const mean = scratch.mean + tile * key_tile * panel_tokens;
+        for (std::int64_t key = 0; key < keys; ++key)
+            for (int i = 0; i < panel.width(); i += n) {
+                const std::int64_t at = key * panel.width() + i;
+                const auto weight = load<Arch, T>(weights + at) * load<Arch, T>(factor + i);
+                write(mean + at, block.begins_mean ? weight : load<Arch, T>(mean + at) + weight);
+            }
+        if (!block.ends_mean) return;
+        alignas(64) T share[panel_tokens];
+        for (T& part : share) part = block.mean_factor;
+        give<&AttendRow<T>::mean_weights>(panel, mean, first, keys, block.mean_weights_stride, share);
     }
 
     /// Weights of keys [first, end), which no row of the panel sees.
@@ -113,7 +140,7 @@ private:
             for (std::int64_t key = first; key < end; ++key) static_cast<E*>(to)[key * stride] = static_cast<E>(T(0));
         };
         fill(row.weights, block.weights_stride);
-        if (!block.adds_to_mean) fill(row.mean_weights, block.mean_weights_stride);
+        if (block.ends_mean) fill(row.mean_weights, block.mean_weights_stride);
         if (block.score_stage == 3) fill(row.scores, block.scores_stride);
     }
 
@@ -128,13 +155,14 @@ private:
 
     void give_log_sum_exp(const Panel<Arch, T>& panel) const
     {
-        const SingleKey<Arch, T, E> single(block);
+        const VisibleKeys<Arch, T, E> visible(block);
         for (std::int64_t i = 0; i < panel.row_count; ++i) {
             double result = static_cast<double>(panel.maximum[i]) *
                             (natural ? 1.0 : 1 / log2e<double>)+__builtin_log(static_cast<double>(panel.sum[i]));
-            if (panel.sum[i] == T(1) && !block.has_sinks) {
-                const std::int64_t key = single.find(panel.rows[i]);
-                if (key >= 0) result = single.score(panel, i, key);
+            if (panel.sum[i] == T(1)) {
+                const auto seen = visible.look(panel.rows[i]);
+                if (seen.count == 0) result = -infinity<double>;  // a sink alone does not make a row
+                if (seen.count == 1 && !block.has_sinks) result = visible.score(panel, i, seen.key);
             }
             *panel.rows[i].log_sum_exp = static_cast<T>(result);
         }

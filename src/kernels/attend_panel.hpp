@@ -44,6 +44,7 @@ public:
         };
         const std::int64_t tile = block.n_kv < key_tile ? block.n_kv : key_tile;
         const std::int64_t tiles = (block.n_kv + key_tile - 1) / key_tile;
+        mean = take(block.has_mean ? tiles * key_tile * panel_tokens : 0);
         panels = take(panel_count() * panel_size());
         scores = take((block.keeps_weights ? tiles * key_tile : tile) * panel_tokens);
         history = take(block.keeps_weights ? tiles * panel_tokens : 0);
@@ -85,11 +86,11 @@ public:
 private:
     const AttendBlock<T>& block;
     std::int64_t numbers_used = 0;
-
     T* panels;
     T* scores;
 
 public:
+    T* mean;        ///< has_mean: the weights summed over heads, a place for each tile
     T* history;     ///< keeps_weights: the maximum that each tile's weights were taken against, W a tile
     T* mask;        ///< a tile of the mask, keys x W
     T* k;           ///< a tile of K, close rows

@@ -14,9 +14,13 @@ template <class T>
 struct Exp2Polynomial;
 
 template <>
-struct Exp2Polynomial<float> {  // degree 5, 9.2e-8
+struct Exp2Polynomial<float> {
+    // degree 5, 9.2e-8: with rounding at most 2.2 units in the last place
     static constexpr float c[] = {0.6931469775951151f, 0.24022242077091488f, 0.05550733744476513f,
                                   0.009671513183098873f, 0.0013264728769544036f};
+    // degree 6, 2.0e-9, for tanh: it needs 2^f - 1 to its own relative precision, near f = 0 too
+    static constexpr float fine[] = {0.6931472028555264f,   0.24022647913604067f,   0.05550332470036712f,
+                                     0.009618437356996825f, 0.0013398874871172924f, 0.00015353363207744504f};
     static constexpr float magic =
         0x1.8p23f + 127;  // adding it rounds to an integer and leaves r + 127 in the low bits
     static constexpr float lowest = -127;            // 2^-127 and below become 0
@@ -28,6 +32,12 @@ struct Exp2Polynomial<double> {  // degree 11, 1.8e-17
                                    0.0096181291076070023796, 0.0013333558153439964747, 0.0001540353044157213033,
                                    1.5252727385193868197e-5, 1.3215442675329822143e-6, 1.0180647659234138888e-7,
                                    7.0725704128144235096e-9, 4.078071929588336665e-10};
+    // Taylor, degree 13, 1e-17 of 2^f - 1: its first coefficient is log(2) itself
+    static constexpr double fine[] = {0.69314718055994530942,   0.24022650695910071233,    0.055504108664821579953,
+                                      0.009618129107628477162,  0.0013333558146428443423,  0.00015403530393381609954,
+                                      1.525273380405984028e-5,  1.3215486790144309488e-6,  1.0178086009239699727e-7,
+                                      7.0549116208011233299e-9, 4.4455382718708114976e-10, 2.5678435993488205142e-11,
+                                      1.3691488853904128881e-12};
     static constexpr double magic = 0x1.8p52 + 1023;
     static constexpr double lowest = -1023;
 };
@@ -40,17 +50,15 @@ struct Exp2Parts {
 };
 
 /// x from Exp2Polynomial::lowest up to 1023 or 127; see power_of_two.
-template <class Arch, class T>
-HEADWISE_INLINE Exp2Parts<Arch, T> exp2_parts(Vec<Arch, T> x)
+template <class Arch, class T, std::size_t terms>
+HEADWISE_INLINE Exp2Parts<Arch, T> exp2_parts(Vec<Arch, T> x, const T (&c)[terms])
 {
-    using P = Exp2Polynomial<T>;
-    constexpr int terms = static_cast<int>(sizeof P::c / sizeof(T));
-    const auto magic = set<Arch, T>(P::magic);
+    const auto magic = set<Arch, T>(Exp2Polynomial<T>::magic);
     const auto shifted = x + magic;
     const auto f = x - (shifted - magic);
-    auto p = set<Arch, T>(P::c[terms - 1]);
+    auto p = set<Arch, T>(c[terms - 1]);
     HEADWISE_UNROLL
-    for (int i = terms - 2; i >= 0; --i) p = multiply_add(p, f, set<Arch, T>(P::c[i]));
+    for (int i = static_cast<int>(terms) - 2; i >= 0; --i) p = multiply_add(p, f, set<Arch, T>(c[i]));
     return {exponent_from_low_bits(shifted), p * f};
 }
 
@@ -59,7 +67,7 @@ HEADWISE_INLINE Exp2Parts<Arch, T> exp2_parts(Vec<Arch, T> x)
 template <class Arch, class T>
 HEADWISE_INLINE Vec<Arch, T> power_of_two(Vec<Arch, T> x)
 {
-    const auto parts = exp2_parts<Arch, T>(at_least(x, set<Arch, T>(Exp2Polynomial<T>::lowest)));
+    const auto parts = exp2_parts<Arch, T>(at_least(x, set<Arch, T>(Exp2Polynomial<T>::lowest)), Exp2Polynomial<T>::c);
     return multiply_add(parts.scale, parts.rest, parts.scale);
 }
 
@@ -72,7 +80,7 @@ HEADWISE_INLINE Vec<Arch, T> tanh_of(Vec<Arch, T> x)
     auto y = x * set<Arch, T>(2 * log2e<T>);
     y = at_least(y, set<Arch, T>(-limit));
     y = -at_least(-y, set<Arch, T>(-limit));
-    const auto parts = exp2_parts<Arch, T>(y);
+    const auto parts = exp2_parts<Arch, T>(y, Exp2Polynomial<T>::fine);
     const auto e = multiply_add(parts.scale, parts.rest, parts.scale - set<Arch, T>(T(1)));
     return e / (e + set<Arch, T>(T(2)));
 }

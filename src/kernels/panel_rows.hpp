@@ -39,9 +39,9 @@ void gather_panel(T* panel, int vectors, const E* const* rows, std::int64_t toke
     }
 }
 
-/// rows[token][k * column_stride] = factor[token] * panel[k][token], k < depth, token < tokens; += where `adds`.
-/// factor: W numbers.
-template <class Arch, class T, class E, bool adds = false>
+/// rows[token][k * column_stride] = factor[token] * panel[k][token], k < depth, token < tokens. factor: W
+/// numbers.
+template <class Arch, class T, class E>
 void scatter_panel(const T* panel, int vectors, E* const* rows, std::int64_t tokens, std::ptrdiff_t column_stride,
                    std::int64_t depth, const T* factor)
 {
@@ -59,19 +59,13 @@ void scatter_panel(const T* panel, int vectors, E* const* rows, std::int64_t tok
                 for (int i = 0; i < n; ++i) square[i] = load<Arch, T>(panel + (k + i) * width + first) * factors;
                 transpose<Arch, T>(square);
                 HEADWISE_UNROLL
-                for (int i = 0; i < n; ++i) {
-                    if (i >= here) continue;
-                    T* to = rows[first + i] + k;
-                    write(to, adds ? load<Arch, T>(to) + square[i] : square[i]);
-                }
+                for (int i = 0; i < n; ++i)
+                    if (i < here) write(rows[first + i] + k, square[i]);
             }
         }
         for (; k < depth; ++k)
-            for (int i = 0; i < here; ++i) {
-                E& to = rows[first + i][k * column_stride];
-                const T x = panel[k * width + first + i] * factor[first + i];
-                to = static_cast<E>(adds ? widened<Arch, T>(to) + x : x);
-            }
+            for (int i = 0; i < here; ++i)
+                rows[first + i][k * column_stride] = static_cast<E>(panel[k * width + first + i] * factor[first + i]);
     }
 }
 

@@ -23,7 +23,7 @@ void project(const Projection<T>& p)
 }
 
 /// c[key][lane] = sum over k of K(key, k) b[k][lane]; row_maximum[lane] = max(row_maximum[lane], c[.][lane]), NaN in c
-/// may be left out of it. K's columns lie side by side: a_column_stride is 1.
+/// left out of it. K's columns lie side by side: a_column_stride is 1.
 template <class Arch, class T>
 void score(const Product<T>& p, T* row_maximum)
 {

@@ -86,7 +86,7 @@ HEADWISE_INLINE void register_tile(const TileOperands<T>& t)
         if constexpr (stage == Stage::score) {
             V maximum = load<Arch, T>(t.row_maximum + v * n);
             HEADWISE_UNROLL
-            for (int m = 0; m < Rows; ++m) maximum = larger(maximum, accumulator[m][v]);
+            for (int m = 0; m < Rows; ++m) maximum = raised(maximum, accumulator[m][v]);
             write(t.row_maximum + v * n, maximum);
         }
     }

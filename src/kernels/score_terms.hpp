@@ -29,24 +29,27 @@ void apply_softcap(const ScoreTile<T>& tile, T softcap)
         write(tile.s + i, cap * tanh_of<Arch, T>(load<Arch, T>(tile.s + i) * inverse));
 }
 
-/// s[key][lane] += slope[lane] * (key - position[lane])
+/// s[key][lane] += slope[lane] * (key - position[lane]). The part up to the tile is formed in double, so that far
+/// positions do not lose the distances within the tile.
 template <class Arch, class T>
 void add_alibi(const ScoreTile<T>& tile)
 {
     constexpr int n = lanes_of<Arch, T>;
     for (int lane = 0; lane < tile.vectors * n; lane += n) {
         alignas(64) T slopes[n] = {};
-        alignas(64) T distances[n] = {};
+        alignas(64) T starts[n] = {};
         for (int i = 0; i < n && lane + i < tile.row_count; ++i) {
-            slopes[i] = tile.rows[lane + i].alibi_slope;
-            distances[i] = static_cast<T>(tile.first - tile.rows[lane + i].position);
+            const AttendRow<T>& row = tile.rows[lane + i];
+            const double distance = static_cast<double>(tile.first) - static_cast<double>(row.position);
+            slopes[i] = row.alibi_slope;
+            starts[i] = static_cast<T>(static_cast<double>(row.alibi_slope) * distance);
         }
         const auto slope = load<Arch, T>(slopes);
-        auto distance = load<Arch, T>(distances);
+        const auto start = load<Arch, T>(starts);
         for (std::int64_t key = 0; key < tile.keys; ++key) {
             T* s = tile.s + key * tile.vectors * n + lane;
-            write(s, multiply_add(slope, distance, load<Arch, T>(s)));
-            distance = distance + set<Arch, T>(T(1));
+            const auto bias = multiply_add(slope, set<Arch, T>(static_cast<T>(key)), start);
+            write(s, load<Arch, T>(s) + bias);
         }
     }
 }
@@ -68,12 +71,12 @@ HEADWISE_INLINE void add_mask(const ScoreTile<T>& tile, const T* mask, T* maximu
             T* s = tile.s + i + v * n;
             const auto sum = xsimd::select(m == minus_infinity, minus_infinity, load<Arch, T>(s) + m);
             write(s, sum);
-            top[v] = larger(top[v], sum);
+            top[v] = raised(top[v], sum);
         }
     }
     if (!maximum) return;
     HEADWISE_UNROLL
-    for (int v = 0; v < Vectors; ++v) write(maximum + v * n, larger(load<Arch, T>(maximum + v * n), top[v]));
+    for (int v = 0; v < Vectors; ++v) write(maximum + v * n, raised(load<Arch, T>(maximum + v * n), top[v]));
 }
 
 template <class Arch, class T>
@@ -146,11 +149,11 @@ void raise_maximum(const ScoreTile<T>& tile, T* maximum)
         auto odd = even;
         std::int64_t key = 0;
         for (; key + 2 <= tile.keys; key += 2) {
-            even = larger(even, load<Arch, T>(tile.s + key * width + lane));
-            odd = larger(odd, load<Arch, T>(tile.s + (key + 1) * width + lane));
+            even = raised(even, load<Arch, T>(tile.s + key * width + lane));
+            odd = raised(odd, load<Arch, T>(tile.s + (key + 1) * width + lane));
         }
-        if (key < tile.keys) even = larger(even, load<Arch, T>(tile.s + key * width + lane));
-        write(maximum + lane, larger(even, odd));
+        if (key < tile.keys) even = raised(even, load<Arch, T>(tile.s + key * width + lane));
+        write(maximum + lane, raised(even, odd));
     }
 }
 

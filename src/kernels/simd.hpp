@@ -77,19 +77,23 @@ HEADWISE_INLINE Vec<Arch, T> multiply_add(Vec<Arch, T> x, Vec<Arch, T> y, Vec<Ar
         return xsimd::fma(x, y, z);
 }
 
-/// The larger; where one is NaN, either.
+/// The larger of a running maximum and x; the running maximum where x is NaN.
 template <class Arch, class T>
-HEADWISE_INLINE Vec<Arch, T> larger(Vec<Arch, T> x, Vec<Arch, T> y)
+HEADWISE_INLINE Vec<Arch, T> raised(Vec<Arch, T> running, Vec<Arch, T> x)
 {
-    return xsimd::max(x, y);
+#if (defined(__x86_64__) || defined(__i386__)) && XSIMD_VERSION_MAJOR < 14
+    return xsimd::max(x, running);  // maxps gives its second operand where one is NaN
+#else
+    return xsimd::select(x > running, x, running);
+#endif
 }
 
-/// larger(bound, x), and NaN where x is NaN.
+/// The larger of bound and x, and NaN where x is NaN.
 template <class Arch, class T>
 HEADWISE_INLINE Vec<Arch, T> at_least(Vec<Arch, T> x, Vec<Arch, T> bound)
 {
 #if (defined(__x86_64__) || defined(__i386__)) && XSIMD_VERSION_MAJOR < 14
-    return xsimd::max(bound, x);  // maxps gives its second operand where one is NaN
+    return xsimd::max(bound, x);  // as in raised
 #else
     return xsimd::select(x < bound, bound, x);
 #endif

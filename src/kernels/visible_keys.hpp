@@ -1,5 +1,7 @@
-// Rows that see one key only. Their weight is exactly 1, their row of Y is a copy, and their log-sum-exp is that key's
-// score itself: it is given rounded once, from a sum in double, so that nothing of such a row carries an error.
+// The keys that a row sees, one by one: its interval less what the mask excludes. Only for what is rare or asked for.
+//
+// Rows that see one key only, or none: the weight of a single key is exactly 1, the row of Y a copy, and the log-sum-exp
+// that key's score itself. It is given rounded once, from a sum in double, so that nothing of such a row carries an error.
 #pragma once
 
 #include "kernels/attend_panel.hpp"
@@ -7,20 +9,38 @@
 namespace headwise::kernels {
 
 template <class Arch, class T, class E>
-class SingleKey {
+class VisibleKeys {
 public:
-    explicit SingleKey(const AttendBlock<T>& b) : block(b) {}
+    explicit VisibleKeys(const AttendBlock<T>& b) : block(b) {}
 
-    /// The key that the row sees, or -1 where it sees none or several.
-    std::int64_t find(const AttendRow<T>& row) const
+    /// How many keys a row sees, 2 standing for several, and the first of them.
+    struct Seen {
+        int count;
+        std::int64_t key;
+    };
+
+    bool sees(const AttendRow<T>& row, std::int64_t key) const
     {
-        std::int64_t found = -1;
-        for (std::int64_t key = row.first_key; key < row.end_key; ++key) {
-            if (block.has_mask && mask_at(row, key) == -infinity<double>) continue;
-            if (found >= 0) return -1;
-            found = key;
+        if (key < row.first_key || key >= row.end_key) return false;
+        return !block.has_mask || mask_at(row, key) != -infinity<double>;
+    }
+
+    Seen look(const AttendRow<T>& row) const
+    {
+        Seen seen{0, -1};
+        for (std::int64_t key = row.first_key; key < row.end_key && seen.count < 2; ++key) {
+            if (!sees(row, key)) continue;
+            if (++seen.count == 1) seen.key = key;
         }
-        return found;
+        return seen;
+    }
+
+    std::int64_t count(const AttendRow<T>& row) const
+    {
+        if (!block.has_mask) return row.end_key - row.first_key;
+        std::int64_t keys = 0;
+        for (std::int64_t key = row.first_key; key < row.end_key; ++key) keys += sees(row, key);
+        return keys;
     }
 
     /// The score of the panel's row i and the key it sees.
@@ -35,7 +55,9 @@ public:
         const double cap = static_cast<double>(block.softcap);
         if (cap != 0) sum = cap * __builtin_tanh(sum / cap);
         if (block.has_mask) sum += mask_at(row, key);
-        if (block.has_alibi) sum += static_cast<double>(row.alibi_slope) * static_cast<double>(key - row.position);
+        if (block.has_alibi)
+            sum +=
+                static_cast<double>(row.alibi_slope) * (static_cast<double>(key) - static_cast<double>(row.position));
         return sum;
     }
 

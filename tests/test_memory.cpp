@@ -1,0 +1,224 @@
+// What the library allocates: nothing once warm, and a bounded amount for long sequences.
+#include "catch_compat.hpp"
+#include "layer_problem.hpp"
+
+#include <malloc.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include <headwise/scratch.hpp>
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/task_arena.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HEADWISE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HEADWISE_SANITIZED 1
+#endif
+#endif
+
+namespace {
+
+// Every operator new of this program and of the libraries it has loaded comes here.
+std::atomic<std::int64_t> allocations{0};
+std::atomic<std::int64_t> live_bytes{0};
+std::atomic<std::int64_t> peak_bytes{0};
+
+void* counted(void* memory)
+{
+    if (memory == nullptr) throw std::bad_alloc();
+    ++allocations;
+    const auto bytes = static_cast<std::int64_t>(malloc_usable_size(memory));
+    const std::int64_t live = live_bytes += bytes;
+    std::int64_t peak = peak_bytes;
+    while (peak < live && !peak_bytes.compare_exchange_weak(peak, live)) {
+    }
+    return memory;
+}
+
+void release(void* memory) noexcept
+{
+    if (memory != nullptr) live_bytes -= static_cast<std::int64_t>(malloc_usable_size(memory));
+    std::free(memory);
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes)
+{
+    return counted(std::malloc(bytes > 0 ? bytes : 1));
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment)
+{
+    const auto unit = static_cast<std::size_t>(alignment);
+    return counted(std::aligned_alloc(unit, (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit));
+}
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+
+using namespace tensors;
+using headwise::MultiHeadAttention;
+
+namespace {
+
+template <class Run>
+void with_threads(int threads, const Run& run)
+{
+    namespace tbb = oneapi::tbb;
+    const tbb::global_control allowed(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
+    tbb::task_arena arena(threads);
+    arena.execute(run);
+}
+
+template <class Run>
+std::int64_t allocations_of(const Run& run)
+{
+    const std::int64_t before = allocations;
+    run();
+    return allocations - before;
+}
+
+/// Calls until 50 calls one after another allocate nothing, or this never happens: with many threads, one that has not
+/// taken part yet may do so at any call, and allocates its scratch then.
+template <class Run>
+bool becomes_silent(const Run& run)
+{
+    int silent = 0;
+    for (int call = 0; call < 3000 && silent < 50; ++call) silent = allocations_of(run) == 0 ? silent + 1 : 0;
+    return silent == 50;
+}
+
+/// One operator and one layer call, every option that needs scratch among them.
+struct WarmCalls {
+    Problem problem{.b = 2, .h = 4, .h_kv = 2, .n_q = 70, .n_kv = 130, .d_k = 24, .d_v = 20, .causal = true,
+                    .query_offset = 60, .mask = MaskKind::float32, .mask_shape = {1, 4, 70, 130}, .alibi = true,
+                    .weights = true, .mean_weights = true, .scores = true, .log_sum_exp = true};
+    Inputs<float> inputs{problem};
+    Outputs<float> outputs{problem};
+    headwise::AttentionOptions<float> options = inputs.options();
+    RandomLayer<float> weights{{.d_model = 64, .heads = 4}};
+    MultiHeadAttention layer{weights.shape, weights.weights()};
+    Tensor<float, 3> X{{2, 90, 64}}, Y{{2, 90, 64}};
+
+    WarmCalls()
+    {
+        outputs.give_to(options);
+        fill(X, [](const auto& i) { return static_cast<float>(i[1] + i[2]) * 0.01f; });
+    }
+
+    void attention() const
+    {
+        headwise::attention(inputs.Q.input(), inputs.K.input(), inputs.V.input(), outputs.Y.view(), options);
+    }
+    void forward() const { layer.forward(X.input(), Y.view(), {.causal = true}); }
+};
+
+}  // namespace
+
+TEST_CASE("memory: the counters count", "[memory]")
+{
+    CHECK(allocations_of([] { delete new int; }) == 1);
+    const std::int64_t before = live_bytes;
+    const auto numbers = std::make_unique<std::vector<double>>(1000);
+    CHECK(live_bytes - before >= 8000);
+}
+
+TEST_CASE("memory: one thread allocates at its first call only", "[memory]")
+{
+    const WarmCalls calls;
+    for_each_target([&](headwise::Target target) {
+        with_threads(1, [&] {
+            headwise::release_thread_scratch();
+            INFO(headwise::name(target));
+            CHECK(allocations_of([&] { calls.attention(); }) > 0);
+            CHECK(allocations_of([&] { calls.attention(); }) == 0);
+            calls.forward();
+            CHECK(allocations_of([&] { calls.forward(); }) == 0);
+            CHECK(allocations_of([&] {
+                      calls.attention();
+                      calls.forward();
+                      calls.attention();
+                  }) == 0);
+        });
+    });
+}
+
+TEST_CASE("memory: many threads allocate nothing once all are warm", "[memory]")
+{
+    const WarmCalls calls;
+    for (const int threads : {2, 4})
+        with_threads(threads, [&] {
+            INFO(threads << " threads");
+            CHECK(becomes_silent([&] { calls.attention(); }));
+            CHECK(becomes_silent([&] { calls.forward(); }));
+            CHECK(becomes_silent([&] {
+                calls.attention();
+                calls.forward();
+            }));
+        });
+}
+
+TEST_CASE("memory: scratch is told and given back", "[memory]")
+{
+    const WarmCalls calls;
+    with_threads(1, [&] {
+        headwise::release_thread_scratch();
+        CHECK(headwise::thread_scratch_bytes() == 0);
+        const std::int64_t before = live_bytes;
+        calls.attention();
+        const auto held = static_cast<std::int64_t>(headwise::thread_scratch_bytes());
+        CHECK(held > 0);
+        CHECK(live_bytes - before >= held);
+        CHECK(live_bytes - before <= held + 4096);
+        headwise::release_thread_scratch();
+        CHECK(headwise::thread_scratch_bytes() == 0);
+        CHECK(live_bytes - before <= 4096);
+    });
+}
+
+TEST_CASE("memory: a forward over 8192 tokens needs less than 16 MiB a thread beyond K and V", "[memory]")
+{
+    constexpr std::int64_t n = 8192, d_model = 512, limit = 16 << 20;
+    constexpr std::int64_t K_and_V = 2 * n * d_model * static_cast<std::int64_t>(sizeof(float));
+    const RandomLayer<float> weights({.d_model = d_model, .heads = 8});
+    const MultiHeadAttention layer(weights.shape, weights.weights());
+    const Tensor<float, 2> X({n, d_model}), Y({n, d_model});
+    fill(X, [](const auto& i) { return static_cast<float>((i[0] * 7 + i[1] * 13) % 32) * 0.05f; });
+    headwise::AttentionOptions<float> options;
+#ifdef HEADWISE_SANITIZED
+    options.left_window = options.right_window = 100;  // the same memory, in bearable time
+#endif
+    for (const int threads : {1, 2})
+        with_threads(threads, [&] {
+            headwise::release_thread_scratch();
+            const std::int64_t before = peak_bytes = live_bytes.load();
+            layer.forward(X.input(), Y.view(), options);
+            INFO(threads << " threads: " << peak_bytes - before << " bytes, of which K and V " << K_and_V);
+            CHECK(peak_bytes - before >= K_and_V);
+            CHECK(peak_bytes - before <= K_and_V + threads * limit);
+            CHECK(static_cast<std::int64_t>(headwise::thread_scratch_bytes()) <= K_and_V + limit);
+            headwise::release_thread_scratch();
+        });
+}
+
+TEST_CASE("memory: attention over 65536 keys needs what attention over few keys needs", "[memory]")
+{
+    const auto peak_of = [](std::int64_t n) {
+        const Problem p{.n_q = 64, .n_kv = n, .d_k = 64, .d_v = 64};
+        const Inputs<float> inputs(p);
+        const Outputs<float> outputs(p);
+        std::int64_t peak = 0;
+        with_threads(1, [&] {
+            headwise::release_thread_scratch();
+            const std::int64_t before = peak_bytes = live_bytes.load();
+            headwise::attention(inputs.Q.input(), inputs.K.input(), inputs.V.input(), outputs.Y.view());
+            peak = peak_bytes - before;
+        });
+        return peak;
+    };
+    CHECK(peak_of(65536) <= peak_of(1000) + 4096);
+}

@@ -1,0 +1,187 @@
+// The number of threads changes no bit, calls may run at the same time, and inside the caller's own parallel loops.
+#include "catch_compat.hpp"
+#include "layer_problem.hpp"
+
+#include <atomic>
+#include <thread>
+
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_scheduler_observer.h>
+
+using namespace tensors;
+using headwise::MultiHeadAttention;
+using headwise::Target;
+
+namespace {
+
+/// run() in an arena of `threads` threads, which exist even where the machine has fewer cores.
+template <class Run>
+auto with_threads(int threads, const Run& run)
+{
+    namespace tbb = oneapi::tbb;
+    const tbb::global_control allowed(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
+    tbb::task_arena arena(threads);
+    return arena.execute(run);
+}
+
+/// Calls that are large enough to be shared out, with what is done differently for some of them.
+std::vector<Problem> problems()
+{
+    const Problem plain{.b = 2, .h = 6, .h_kv = 6, .n_q = 150, .n_kv = 210, .d_k = 40, .d_v = 24, .log_sum_exp = true};
+    std::vector<Problem> all;
+    const auto with = [&](const auto& change) {
+        Problem p = plain;
+        change(p);
+        all.push_back(p);
+    };
+    with([](Problem&) {});
+    with([](Problem& p) { p.causal = true, p.query_offset = 60; });
+    with([](Problem& p) { p.h_kv = 2; });
+    with([](Problem& p) { p.h_kv = 1, p.causal = true; });
+    with([](Problem& p) { p.weights = true; });
+    with([](Problem& p) { p.mean_weights = p.weights = true; });
+    with([](Problem& p) { p.mask = MaskKind::boolean, p.mask_shape = {1, 1, 150, 210}; });
+    with([](Problem& p) { p.softcap = 3, p.alibi = p.scores = true; });
+    with([](Problem& p) { p.b = 1, p.h = p.h_kv = 1, p.n_q = 900; });
+    with([](Problem& p) { p.b = 1, p.n_q = 1, p.n_kv = 5000; });
+    return all;
+}
+
+struct LayerCall {
+    RandomLayer<float> random;
+    MultiHeadAttention layer;
+    Tensor<float, 3> X;
+
+    LayerCall(const LayerShape& shape, std::int64_t b, std::int64_t n)
+        : random(shape), layer(shape, random.weights()), X({b, n, random.shape.d_model})
+    {
+        Random numbers(31);
+        randomize(X, numbers);
+    }
+
+    Tensor<float, 3> run() const
+    {
+        const Tensor<float, 3> Y(X.shape());
+        layer.forward(X.view(), Y.view(), {.causal = true});
+        return Y;
+    }
+};
+
+std::vector<LayerCall> layer_calls()
+{
+    std::vector<LayerCall> calls;
+    calls.emplace_back(LayerShape{.d_model = 96, .heads = 6}, 2, 170);
+    calls.emplace_back(LayerShape{.d_model = 96, .heads = 6, .kv_heads = 2, .d_k = 24}, 1, 40);
+    calls.emplace_back(LayerShape{.d_model = 256, .heads = 4}, 1, 9);
+    return calls;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("threads: the operator gives the same bits with 1, 2, 3 and 7", "[threads]", float, double,
+                   headwise::bfloat16, headwise::float16)
+{
+    for_each_target([](Target target) {
+        for (const Problem& p : problems()) {
+            const Inputs<TestType> inputs(p);
+            const auto one = with_threads(1, [&] { return run_kernels(inputs); });
+            for (const int threads : {2, 3, 7}) {
+                const auto many = with_threads(threads, [&] { return run_kernels(inputs); });
+                INFO(headwise::name(target) << ", " << threads << " threads: " << p.text());
+                CHECK(many.same_bits_as(one));
+            }
+        }
+    });
+}
+
+TEST_CASE("threads: the layer gives the same bits with 1, 2, 3 and 7", "[threads]")
+{
+    for_each_target([](Target target) {
+        for (const LayerCall& call : layer_calls()) {
+            const auto one = with_threads(1, [&] { return call.run(); });
+            for (const int threads : {2, 3, 7}) {
+                const auto many = with_threads(threads, [&] { return call.run(); });
+                INFO(headwise::name(target) << ", " << threads << " threads");
+                CHECK(same_bits(many.view(), one.view()));
+            }
+        }
+    });
+}
+
+namespace {
+
+/// Counts the workers that come to an arena, which they do only where there is work for them.
+class Arrivals : public oneapi::tbb::task_scheduler_observer {
+public:
+    explicit Arrivals(oneapi::tbb::task_arena& arena) : task_scheduler_observer(arena) { observe(true); }
+    ~Arrivals() override { observe(false); }
+    void on_scheduler_entry(bool is_worker) override { count_ += is_worker; }
+    int count() const { return count_; }
+
+private:
+    std::atomic<int> count_{0};
+};
+
+}  // namespace
+
+// Not a matter of bits: a library that never shared its work out would pass the other tests of this file.
+TEST_CASE("threads: large calls are shared out, small ones are not", "[threads]")
+{
+    namespace tbb = oneapi::tbb;
+    const tbb::global_control allowed(tbb::global_control::max_allowed_parallelism, 2);
+    const LayerCall large({.d_model = 96, .heads = 6}, 2, 170), small({.d_model = 8, .heads = 2}, 1, 3);
+    tbb::task_arena arena(2);
+    arena.initialize();
+    const Arrivals arrivals(arena);
+    arena.execute([&] {
+        for (int i = 0; i < 1000; ++i) small.run();
+    });
+    CHECK(arrivals.count() == 0);
+    for (int attempt = 0; attempt < 1000 && arrivals.count() == 0; ++attempt) arena.execute([&] { large.run(); });
+    CHECK(arrivals.count() > 0);
+}
+
+TEST_CASE("threads: forwards at the same time give the bits of one alone", "[threads]")
+{
+    for_each_target([](Target target) {
+        const std::vector<LayerCall> calls = layer_calls();
+        std::vector<Tensor<float, 3>> expected;
+        for (const LayerCall& call : calls) expected.push_back(call.run());
+        std::atomic<int> different{0};
+        std::vector<std::thread> threads;
+        for (std::size_t t = 0; t < 4; ++t)
+            threads.emplace_back([&, t] {
+                for (std::size_t round = 0; round < 12; ++round) {
+                    const std::size_t i = (t + round) % calls.size();
+                    if (!same_bits(calls[i].run().view(), expected[i].view())) ++different;
+                }
+            });
+        for (std::thread& thread : threads) thread.join();
+        INFO(headwise::name(target));
+        CHECK(different == 0);
+    });
+}
+
+TEST_CASE("threads: inside the caller's parallel_for", "[threads]")
+{
+    for_each_target([](Target target) {
+        const std::vector<LayerCall> calls = layer_calls();
+        const Inputs<float> inputs(problems()[1]);
+        std::vector<Tensor<float, 3>> expected;
+        for (const LayerCall& call : calls) expected.push_back(call.run());
+        const Outputs<float> expected_attention = run_kernels(inputs);
+        std::atomic<int> different{0};
+        with_threads(3, [&] {
+            oneapi::tbb::parallel_for(std::size_t{0}, std::size_t{40}, [&](std::size_t task) {
+                const std::size_t i = task % (calls.size() + 1);
+                const bool same = i < calls.size() ? same_bits(calls[i].run().view(), expected[i].view())
+                                                   : run_kernels(inputs).same_bits_as(expected_attention);
+                if (!same) ++different;
+            });
+        });
+        INFO(headwise::name(target));
+        CHECK(different == 0);
+    });
+}
