@@ -13,6 +13,9 @@ endmacro()
 # headwise_find_xsimd(): makes headwise_xsimd, an interface target with nothing but the include folder. The headers are
 # looked for, not the CMake package: that of 8.1 asks to link the library xtl, that of 13 to find it, and neither is used.
 function(headwise_find_xsimd)
+    if("${HEADWISE_XSIMD_INCLUDE_DIR}" STREQUAL "")  # given as empty; find_path would leave it so
+        unset(HEADWISE_XSIMD_INCLUDE_DIR CACHE)
+    endif()
     find_path(HEADWISE_XSIMD_INCLUDE_DIR xsimd/xsimd.hpp DOC "Folder that has xsimd/xsimd.hpp")
     if(NOT EXISTS "${HEADWISE_XSIMD_INCLUDE_DIR}/xsimd/xsimd.hpp")
         message(FATAL_ERROR "headwise needs xsimd, and HEADWISE_XSIMD_INCLUDE_DIR "

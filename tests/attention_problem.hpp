@@ -100,7 +100,7 @@ struct Inputs {
         fill(query_offsets, [&](auto) { return p.n_kv - p.n_q + random.below(7) - 3; });
         fill(kv_lengths, [&](auto) { return random.chance(0.1) ? 0 : random.below(p.n_kv + 1); });
         fill(sinks, [&](auto) { return static_cast<T>(random.normal()); });
-        fill(alibi, [&](auto index) { return static_cast<T>(p.alibi_slope * std::exp2(-static_cast<double>(index[0]))); });
+        fill(alibi, [&](auto i) { return static_cast<T>(p.alibi_slope * std::exp2(-static_cast<double>(i[0]))); });
         make_mask(random);
     }
 

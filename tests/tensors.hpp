@@ -280,8 +280,7 @@ bool same_bits(const headwise::TensorView<T, Rank>& a, const headwise::TensorVie
     static_assert(sizeof(T) == sizeof(U));
     bool same = a.shape == b.shape;
     if (!same) return false;
-    for_each_index(a.shape,
-                   [&](const auto& index) { same = same && std::memcmp(&at(a, index), &at(b, index), sizeof(T)) == 0; });
+    for_each_index(a.shape, [&](const auto& i) { same = same && std::memcmp(&at(a, i), &at(b, i), sizeof(T)) == 0; });
     return same;
 }
 

@@ -137,7 +137,8 @@ std::vector<Bad> option_calls()
     add("two kinds of offset",
         [](Call& c) { c.options.query_offsets = c.inputs.query_offsets.input(), c.options.query_offset = 1; },
         {"query_offset", "1", "query_offsets"});
-    add("kv_lengths of other length", [](Call& c) { c.options.kv_lengths.shape[0] = 1; }, {"kv_lengths", "(1)", "b = 2"});
+    add("kv_lengths of other length", [](Call& c) { c.options.kv_lengths.shape[0] = 1; },
+        {"kv_lengths", "(1)", "b = 2"});
     add("kv_lengths null", [](Call& c) { c.options.kv_lengths.data = nullptr; }, {"kv_lengths", "null"});
     add("negative length", [](Call& c) { c.inputs.kv_lengths.view()(1) = -1; },
         {"kv_lengths", "-1", "index 1", "n_kv = 5"});
@@ -260,11 +261,10 @@ TEST_CASE("bad input: interleaved tensors share no element and are accepted", "[
                 return TensorView<float, 4>(buffer.view().data + shift + i * h * d, {2, h, n, d}, {n * row, d, row, 1});
             };
             INFO("shift " << shift << ", Y in part " << y_part);
-            const std::int64_t next = (y_part + 1) % 4;
-            CHECK_NOTHROW(headwise::attention(part(next), part((y_part + 2) % 4), part((y_part + 3) % 4), part(y_part)));
+            const auto Q = part((y_part + 1) % 4), K = part((y_part + 2) % 4), V = part((y_part + 3) % 4);
+            CHECK_NOTHROW(headwise::attention(Q, K, V, part(y_part)));
             TensorView<float, 4> meets = part(y_part);
             meets.data += h * d - 1;  // begins with Y's last number of each row
-            CHECK_THROWS_AS(headwise::attention(meets, part((y_part + 2) % 4), part((y_part + 3) % 4), part(y_part)),
-                            std::invalid_argument);
+            CHECK_THROWS_AS(headwise::attention(meets, K, V, part(y_part)), std::invalid_argument);
         }
 }

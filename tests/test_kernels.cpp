@@ -154,8 +154,9 @@ TEMPLATE_TEST_CASE("kernels: scoring", "[kernels]", float, double)
                         return lane % 3 == 0 ? TestType(1000) : -std::numeric_limits<TestType>::infinity();
                     };
                     fill(maximum, [&](const auto& i) { return before(i[1]); });
-                    table.score({k.data, k.strides[0], k.strides[1], b.view().data, c.view().data, rows, depth, vectors},
-                                maximum.view().data);
+                    const Product<TestType> operands{
+                        k.data, k.strides[0], k.strides[1], b.view().data, c.view().data, rows, depth, vectors};
+                    table.score(operands, maximum.view().data);
                     INFO(rows << " keys, depth " << depth << ", layout " << static_cast<int>(layout));
                     check_product(c, k, b, [](auto, auto) { return TestType(0); });
                     for (std::int64_t lane = 0; lane < width; ++lane) {
