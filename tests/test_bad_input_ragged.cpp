@@ -28,12 +28,6 @@ struct Call {
         options.query_offsets = query_offsets.input();
     }
 
-    template <class T>
-    static TensorView<T, 3> heads_of(const TensorView<T, 4>& view)
-    {
-        return {view.data, {view.shape[1], view.shape[2], view.shape[3]}};
-    }
-
     void run() const { headwise::ragged_attention(Q, K, V, Y, starts, options); }
 
     bool untouched() const { return outputs.Y.untouched() && outputs.log_sum_exp.untouched(); }
