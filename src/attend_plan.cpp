@@ -93,8 +93,7 @@ template <class E>
 struct AttendPlan<E>::Cut {
     std::int64_t heads_of_unit;
     std::int64_t units;
-    bool
-        units_in_turn;  ///< one task runs all units of its rows one after another (the mean over heads is summed in order)
+    bool units_in_turn;  ///< one task runs all units of its rows in turn: the mean over heads is summed in order
     std::int64_t rows_of_unit;
     std::int64_t rows_of_block;
     std::int64_t blocks;

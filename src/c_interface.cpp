@@ -1,4 +1,4 @@
-// The C interface but for the layer and the cache: each function is one call of C++, and nothing but a status leaves it.
+// The C interface but for the layer and the cache: each function is one call of C++, and only a status leaves it.
 #include <headwise/headwise.h>
 
 #include <algorithm>

@@ -46,8 +46,8 @@ class Check {
 public:
     explicit Check(std::string_view call) : call_(call) {}
 
-    /// Extents as expected and not negative; unless the view is empty, data not null and aligned to its elements, and all
-    /// addresses representable.
+    /// Extents as expected and not negative; unless the view is empty, data not null and aligned to its elements, and
+    /// all addresses representable.
     void input(const AnyView& view, std::span<const Extent> shape) const;
 
     /// As input; and no two indices at one address.

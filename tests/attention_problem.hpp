@@ -239,8 +239,8 @@ Outputs<E> run_reference(const Inputs<E>& inputs)
     return outputs;
 }
 
-/// The oracle of a call: naive<Number>(inputs) with wider numbers than E is computed in, results rounded to the type that
-/// E is computed in.
+/// The oracle of a call: naive<Number>(inputs) with wider numbers than E is computed in, results rounded to the type
+/// that E is computed in.
 template <class E, class Naive>
 Outputs<compute_t<E>> oracle(const Inputs<E>& inputs, const Naive& naive)
 {

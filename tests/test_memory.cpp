@@ -269,7 +269,7 @@ std::vector<std::int64_t> spot_rows(std::int64_t n)
 }  // namespace
 
 // A score matrix of this many tokens would have 16 GiB. Some 5 seconds on two cores with AVX2, hence its label.
-TEST_CASE("memory: causal attention over 65536 tokens is right, in memory that does not grow with them", "[memory][long]")
+TEST_CASE("memory: causal attention over 65536 tokens is right, in memory that does not grow", "[memory][long]")
 {
     constexpr std::int64_t n = 65536, d = 64, limit = 2 << 20;
     constexpr int threads = 2;
