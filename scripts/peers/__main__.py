@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import signal
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ def answers(config: Config) -> Iterator[dict[str, Any]]:
 
 
 def one_line(row: results.Row) -> str:
-    medians = {name: sorted(samples)[len(samples) // 2] for name, samples in row["samples"].items()}
+    medians = {name: statistics.median(samples) for name, samples in row["samples"].items()}
     shown = [name for ours in (True, False) if (name := results.fastest(medians, ours))]
     times = ", ".join(f"{name} {results.milliseconds(medians[name])} ms" for name in shown)
     return f"{row['work']}, {results.threads_text(row['threads'])}: {times}"
@@ -66,8 +67,14 @@ def measure(selection: Selection, headwise: str, roofs: str):
     rows, all_roofs, versions = [], {}, {}
     for threads in selection.threads:
         raw_rows = []
-        config = Config(processors=usable_cores()[:threads], works=list(works), peers=selection.peers,
-                        rounds=selection.rounds, headwise=headwise, roofs=roofs)  # fmt: skip
+        config = Config(
+            processors=usable_cores()[:threads],
+            works=list(works),
+            peers=selection.peers,
+            rounds=selection.rounds,
+            headwise=headwise,
+            roofs=roofs,
+        )
         for answer in answers(config):
             if "row" in answer:
                 raw_rows.append(answer["row"])

@@ -9,9 +9,12 @@ BOOLEAN, FLOAT32, FLOAT64, BFLOAT16, FLOAT16, INT64 = range(1, 7)
 
 class Tensor(ctypes.Structure):
     _fields_ = [
-        ("data", c_void_p), ("element_type", c_int32), ("rank", c_int32), ("shape", c_int64 * 4),
+        ("data", c_void_p),
+        ("element_type", c_int32),
+        ("rank", c_int32),
+        ("shape", c_int64 * 4),
         ("strides", c_int64 * 4),
-    ]  # fmt: skip
+    ]
 
 
 class Work(ctypes.Structure):
@@ -27,14 +30,34 @@ class WorkReport(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [
-        ("struct_size", c_size_t), ("scale", c_double), ("softcap", c_double), ("has_scale", c_int32),
-        ("causal", c_int32), ("has_left_window", c_int32), ("has_right_window", c_int32), ("left_window", c_int64),
-        ("right_window", c_int64), ("query_offset", c_int64),
-        *[(name, POINTER(Tensor)) for name in (
-            "query_offsets", "kv_lengths", "mask", "sinks", "alibi", "weights", "mean_weights", "scores",
-            "log_sum_exp")],
-        ("score_stage", c_int32), ("reserved", c_int32), ("work", POINTER(WorkReport)),
-    ]  # fmt: skip
+        ("struct_size", c_size_t),
+        ("scale", c_double),
+        ("softcap", c_double),
+        ("has_scale", c_int32),
+        ("causal", c_int32),
+        ("has_left_window", c_int32),
+        ("has_right_window", c_int32),
+        ("left_window", c_int64),
+        ("right_window", c_int64),
+        ("query_offset", c_int64),
+        *[
+            (name, POINTER(Tensor))
+            for name in (
+                "query_offsets",
+                "kv_lengths",
+                "mask",
+                "sinks",
+                "alibi",
+                "weights",
+                "mean_weights",
+                "scores",
+                "log_sum_exp",
+            )
+        ],
+        ("score_stage", c_int32),
+        ("reserved", c_int32),
+        ("work", POINTER(WorkReport)),
+    ]
 
 
 class LayerShape(ctypes.Structure):

@@ -11,6 +11,8 @@ SAMPLE_SECONDS = 0.01  # a sample repeats the call until it takes at least this 
 MAXIMUM_CALLS = 10_000
 WARM_SHARE = 0.2  # of as many calls, before each sample, untimed
 LONG_CALL_SECONDS = 0.1  # what a call as long as this finds cold does not count
+FIRST_ROUNDS = 2
+FAR_BEHIND = 2.5
 
 Clock = Callable[[], float]
 
@@ -59,20 +61,33 @@ class Timed:
 def interleaved(
     calls: dict[str, list[Callable[[], Any]]],
     rounds: int,
+    group_of: Callable[[str], str],
     rng: random.Random,
     clock: Clock = time.perf_counter,
     pause: Callable[[], None] = settle,
 ) -> dict[str, list[float]]:
-    """Seconds a call, `rounds` samples of each implementation; each round takes all of them in a random order."""
+    """Seconds a call, `rounds` samples of each implementation; each round takes all of them in a random order. Those
+    far behind another of their group have only FIRST_ROUNDS samples."""
     collecting = gc.isenabled()
     gc.disable()
     try:
         timed = {name: Timed(list_of_calls, clock) for name, list_of_calls in calls.items()}
-        for _ in range(rounds):
-            for name in rng.sample(sorted(timed), len(timed)):
+        left = sorted(timed)
+        for done in range(rounds):
+            if done == FIRST_ROUNDS:
+                left = in_the_running({name: min(timed[name].samples) for name in left}, group_of)
+            for name in rng.sample(left, len(left)):
                 pause()
                 timed[name].sample()
     finally:
         if collecting:
             gc.enable()
     return {name: one.samples for name, one in timed.items()}
+
+
+def in_the_running(seconds: dict[str, float], group_of: Callable[[str], str]) -> list[str]:
+    """Without those that take FAR_BEHIND times as long as the fastest of their group."""
+    fastest: dict[str, float] = {}
+    for name, value in seconds.items():
+        fastest[group_of(name)] = min(value, fastest.get(group_of(name), value))
+    return [name for name, value in seconds.items() if value < FAR_BEHIND * fastest[group_of(name)]]

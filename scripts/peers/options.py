@@ -79,10 +79,20 @@ def parse(arguments: list[str] | None = None) -> Selection:
     )
     parser.add_argument("--quick", action="store_true", help="without the large shapes, and with fewer rounds")
     parser.add_argument("--only", metavar="REGEX", type=regex, help="the rows whose name matches, such as 'decode|d8 '")
-    parser.add_argument("--threads", metavar="LIST", type=lambda text: threads_list(text, cores),
-                        default=f"1,{cores}", help="numbers of threads, or all (default 1,all)")  # fmt: skip
-    parser.add_argument("--peers", metavar="LIST", type=peers_list, default=",".join(PEERS),
-                        help="which to compare with (default %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--threads",
+        metavar="LIST",
+        type=lambda text: threads_list(text, cores),
+        default=f"1,{cores}",
+        help="numbers of threads, or all (default 1,all)",
+    )
+    parser.add_argument(
+        "--peers",
+        metavar="LIST",
+        type=peers_list,
+        default=",".join(PEERS),
+        help="which to compare with (default %(default)s)",
+    )
     options = parser.parse_args(arguments)
     works = quick_works() if options.quick else all_works()
     if options.only:

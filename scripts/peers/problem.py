@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Union
+from typing import TypeAlias, Union
 
 import numpy as np
 
 from .work import Attention, Layer, Work
 
-Array = np.ndarray
+Array: TypeAlias = np.ndarray
 
 # Largest difference that is allowed, as a part of the largest expected number. Products and sums in float32 stay below
 # 1e-5 here; bfloat16, or keys that should be hidden, do not.
@@ -52,10 +52,11 @@ class AttentionProblem:
             (self.Q.copy(), self.K.copy(), self.V.copy()) for _ in range(count - 1)
         ]
 
-    def sequences(self) -> Iterator[tuple[Array, ...]]:
+    def sequences(self) -> Iterator[tuple[Array, Array, Array]]:
         """Q, K and V of each sequence of a ragged batch, (1, h, n_i, d), without padding."""
         for i, length in enumerate(self.work.lengths):
-            yield tuple(np.ascontiguousarray(array[i : i + 1, :, :length]) for array in (self.Q, self.K, self.V))
+            Q, K, V = (np.ascontiguousarray(array[i : i + 1, :, :length]) for array in (self.Q, self.K, self.V))
+            yield Q, K, V
 
     @cached_property
     def expected(self) -> list[Array]:
@@ -138,5 +139,7 @@ def wrong(problem: Problem, outputs: list[Array]) -> str:
         if not (error <= allowed).all():  # so that NaN is wrong
             worst = np.unravel_index(np.nan_to_num(error, nan=np.inf).argmax(), error.shape)
             place = tuple(int(i) for i in worst)
-            return f"{name}{list(place)} is {got[worst]:.6g} instead of {expected[worst]:.6g}, allowed {allowed:.1g} off"
+            return (
+                f"{name}{list(place)} is {got[worst]:.6g} instead of {expected[worst]:.6g}, allowed {allowed:.1g} off"
+            )
     return ""

@@ -26,11 +26,12 @@ def fastest(seconds: Mapping[str, float], ours: bool) -> str | None:
 
 
 def finished(raw: Row, work: Work, rates: Rates) -> Row:
-    """A row of results.json. Where a library has several ways, its fastest counts, ours too. What no peer can do has no
-    best peer; where ours is wrong there is neither a share nor a speed-up."""
-    seconds = {name: statistics.median(samples) for name, samples in raw["samples"].items()}
+    """A row of results.json. Where a library has several ways, its fastest counts, ours too; those that dropped out
+    early have samples and no median. What no peer can do has no best peer; where ours is wrong there is neither a share
+    nor a speed-up."""
+    rounds = max(map(len, raw["samples"].values()), default=0)
+    seconds = {name: statistics.median(one) for name, one in raw["samples"].items() if len(one) == rounds}
     ours, peer = fastest(seconds, ours=True), fastest(seconds, ours=False)
-    useful = work.bytes_read if work.roof == "read" else work.flops
     return {
         "work": raw["work"],
         "threads": raw["threads"],
@@ -39,7 +40,7 @@ def finished(raw: Row, work: Work, rates: Rates) -> Row:
         "best_peer": peer,
         "speedup_over_best_peer": seconds[peer] / seconds[ours] if ours and peer else None,
         "roof": work.roof,
-        "share_of_peak": useful / seconds[ours] / rates[work.roof] if ours else None,
+        "share_of_peak": work.useful / seconds[ours] / rates[work.roof] if ours else None,
         "samples": raw["samples"],
         "unavailable": raw["unavailable"],
         "wrong": raw["wrong"],
@@ -110,15 +111,17 @@ def table(results: Row) -> str:
     lines = [("work", "threads", "headwise/ms", "best peer/ms", "speed-up", "of peak", "best peer")]
     for row in results["rows"]:
         peer, speedup, share = row["best_peer"], row["speedup_over_best_peer"], row["share_of_peak"]
-        lines.append((
-            row["work"],
-            str(row["threads"]),
-            milliseconds(row["headwise_seconds"]),
-            milliseconds(row["seconds"][peer] if peer else None),
-            "-" if speedup is None else f"{speedup:.2f}",
-            "-" if share is None else f"{100 * share:.0f} %" + (" read" if row["roof"] == "read" else ""),
-            peer or "-",
-        ))  # fmt: skip
+        lines.append(
+            (
+                row["work"],
+                str(row["threads"]),
+                milliseconds(row["headwise_seconds"]),
+                milliseconds(row["seconds"][peer] if peer else None),
+                "-" if speedup is None else f"{speedup:.2f}",
+                "-" if share is None else f"{100 * share:.0f} %" + (" read" if row["roof"] == "read" else ""),
+                peer or "-",
+            )
+        )
     widths = [max(map(len, column)) for column in zip(*lines)]
     # The first and the last column are words.
     last = len(widths) - 1
@@ -154,5 +157,6 @@ def unavailable_text(rows: Sequence[Row]) -> str:
         for name, reason in row["unavailable"].items():
             reasons.setdefault((name, reason.splitlines()[0]), []).append(row["work"])
     return "\n".join(
-        f"Not run: {name}, {len(works)} rows, such as {works[0]}: {reason}" for (name, reason), works in reasons.items()
+        f"Not run: {name}, in {works[0]}" + (f" and {len(works) - 1} more" if len(works) > 1 else "") + f": {reason}"
+        for (name, reason), works in reasons.items()
     )

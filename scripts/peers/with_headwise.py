@@ -26,14 +26,14 @@ class Headwise:
     def target(self) -> str:
         name = c_char_p()
         self.must(self.library.headwise_active_target(byref(name)))
-        return name.value.decode()
+        return (name.value or b"").decode()
 
     def offers(self, problem: Problem) -> Offers:
         if isinstance(problem, LayerProblem):
             return {"headwise": lambda: self.layer(problem)}
         if problem.work.lengths:
             return {
-                "headwise, padded": lambda: self.attention(problem),
+                "headwise ragged": lambda: self.ragged(problem),
                 "headwise, one call a sequence": lambda: self.each_sequence(problem),
             }
         return {"headwise": lambda: self.attention(problem)}
@@ -48,10 +48,13 @@ class Headwise:
         tensor.array = array
         self.must(
             self.library.headwise_dense_tensor(
-                byref(tensor), c_void_p(array.ctypes.data), ELEMENT_TYPES[array.dtype], array.ndim,
+                byref(tensor),
+                c_void_p(array.ctypes.data),
+                ELEMENT_TYPES[array.dtype],
+                array.ndim,
                 (c_int64 * array.ndim)(*array.shape),
             )
-        )  # fmt: skip
+        )
         return tensor
 
     def prepared(self, function, *arguments):
@@ -70,9 +73,22 @@ class Headwise:
         work = problem.work
         Y = empty_like_output(*problem.Q.shape)
         options = c.sized(c.Options, causal=work.causal, query_offset=work.n_kv - work.n_q if work.causal else 0)
-        if work.lengths:
-            options.kv_lengths = pointer(self.tensor(np.array(work.lengths, np.int64)))
         return Implementation([self.attend(*copy, Y, options) for copy in problem.copies], lambda _: [Y])
+
+    def ragged(self, problem: AttentionProblem) -> Implementation:
+        """The sequences one after another, (h, tokens, d)."""
+        work = problem.work
+        Q, K, V = (np.concatenate(arrays, axis=2)[0] for arrays in zip(*problem.sequences()))
+        Y = empty_like_output(*Q.shape)
+        starts = np.cumsum([0, *work.lengths], dtype=np.int64)
+        tensors = [byref(self.tensor(array)) for array in (Q, K, V, Y, starts, starts)]
+        options = byref(c.sized(c.Options, causal=work.causal))
+        call = self.prepared(self.library.headwise_ragged_attention, *tensors, options)
+
+        def outputs(_):
+            return [pad_sequences([part[None] for part in np.split(Y, starts[1:-1], axis=1)])]
+
+        return Implementation([call], outputs)
 
     def each_sequence(self, problem: AttentionProblem) -> Implementation:
         options = c.sized(c.Options, causal=problem.work.causal)

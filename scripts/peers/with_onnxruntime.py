@@ -52,6 +52,9 @@ class OnnxRuntime:
         self.options.intra_op_num_threads = threads
         self.options.inter_op_num_threads = 1
         self.options.log_severity_level = 3
+        # From call to call its threads spin, which is its default; soon after the last one they leave the processors to
+        # the library that is timed next.
+        self.options.add_session_config_entry("session.intra_op.spin_duration_us", "2000")
 
     @property
     def version(self) -> str:
@@ -100,8 +103,10 @@ class OnnxRuntime:
         """A call that reads and writes these arrays."""
         binding = session.io_binding()
         # An array that is both, such as a cache, is one value for both.
-        values = {id(array): onnxruntime.OrtValue.ortvalue_from_numpy(array)
-                  for array in (*inputs.values(), *outputs.values())}  # fmt: skip
+        values = {
+            id(array): onnxruntime.OrtValue.ortvalue_from_numpy(array)
+            for array in (*inputs.values(), *outputs.values())
+        }
         for name, array in inputs.items():
             binding.bind_ortvalue_input(name, values[id(array)])
         for name, array in outputs.items():
@@ -129,18 +134,14 @@ class OnnxRuntime:
             names = "Q K V - lengths"
             copies[0]["lengths"] = np.array(work.lengths, np.int32)
         Y = empty_like_output(*copies[0]["Q"].shape)
-        nodes = [
-            node("MultiHeadAttention", names, "Y", own=True, num_heads=work.h, unidirectional=int(work.causal))
-        ]
+        nodes = [node("MultiHeadAttention", names, "Y", own=True, num_heads=work.h, unidirectional=int(work.causal))]
         session = self.session(nodes, copies[0], {"Y": Y})
         calls = [self.bound(session, copy, {"Y": Y}) for copy in copies]
         return Implementation(calls, lambda _: [heads_apart(Y, work.h)])
 
     def each_sequence(self, problem: AttentionProblem) -> Implementation:
         work = problem.work
-        nodes = [
-            node("MultiHeadAttention", "Q K V", "Y", own=True, num_heads=work.h, unidirectional=int(work.causal))
-        ]
+        nodes = [node("MultiHeadAttention", "Q K V", "Y", own=True, num_heads=work.h, unidirectional=int(work.causal))]
         sequences = [dict(zip("QKV", map(heads_together, arrays))) for arrays in problem.sequences()]
         outputs = [empty_like_output(*arrays["Q"].shape) for arrays in sequences]
         session = self.session(nodes, sequences[0], {"Y": outputs[0]}, any_length=True)
@@ -158,14 +159,22 @@ class OnnxRuntime:
         lengths = np.array(work.lengths or [work.n_kv] * work.b, np.int32)
         Y = empty_like_output(*copies[0]["Q"].shape)
         both = [
-            ({**copy, "last_key": lengths - 1, "total": np.array([work.n_kv], np.int32)},
-             {"Y": Y, "K_present": K, "V_present": V})
+            (
+                {**copy, "last_key": lengths - 1, "total": np.array([work.n_kv], np.int32)},
+                {"Y": Y, "K_present": K, "V_present": V},
+            )
             for copy, (K, V) in zip(copies, caches)
-        ]  # fmt: skip
+        ]
         nodes = [
-            node("GroupQueryAttention", "Q K V K_past V_past last_key total", "Y K_present V_present", own=True,
-                 num_heads=work.h, kv_num_heads=work.kv_heads)
-        ]  # fmt: skip
+            node(
+                "GroupQueryAttention",
+                "Q K V K_past V_past last_key total",
+                "Y K_present V_present",
+                own=True,
+                num_heads=work.h,
+                kv_num_heads=work.kv_heads,
+            )
+        ]
         session = self.session(nodes, *both[0])
         return Implementation([self.bound(session, *arrays) for arrays in both], lambda _: [heads_apart(Y, work.h)])
 
@@ -180,10 +189,15 @@ class OnnxRuntime:
     def decode(self, problem: AttentionProblem) -> Implementation:
         """The last key is new and is written into the cache, where it is already."""
         copies = [
-            {"Q": heads_together(Q), "K": heads_together(K[:, :, -1:]), "V": heads_together(V[:, :, -1:]),
-             "K_past": K, "V_past": V}
+            {
+                "Q": heads_together(Q),
+                "K": heads_together(K[:, :, -1:]),
+                "V": heads_together(V[:, :, -1:]),
+                "K_past": K,
+                "V_past": V,
+            }
             for Q, K, V in problem.copies
-        ]  # fmt: skip
+        ]
         return self.grouped_query(problem, copies, [(K, V) for _, K, V in problem.copies])
 
     def layer(self, problem: LayerProblem, nodes_of) -> Implementation:
@@ -215,8 +229,9 @@ class OnnxRuntime:
         """The operator that can return the weights."""
         nodes, constants = self.projections(problem)
         h = problem.work.h
-        attention = node("Attention", "Q K V", "heads - - weights", q_num_heads=h, kv_num_heads=h,
-                         qk_matmul_output_mode=3)  # fmt: skip
+        attention = node(
+            "Attention", "Q K V", "heads - - weights", q_num_heads=h, kv_num_heads=h, qk_matmul_output_mode=3
+        )
         return nodes + [attention], constants
 
     def fused_layer(self, problem: LayerProblem):

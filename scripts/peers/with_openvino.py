@@ -128,9 +128,7 @@ class OpenVino:
             heads = ops.matmul(weights, V, False, False)
         else:
             heads = ops.scaled_dot_product_attention(Q, K, V)
-        concatenated = ops.reshape(
-            ops.transpose(heads, shape_of(0, 2, 1, 3)), shape_of(1, work.n, work.d_model), False
-        )
+        concatenated = ops.reshape(ops.transpose(heads, shape_of(0, 2, 1, 3)), shape_of(1, work.n, work.d_model), False)
         Y = ops.add(ops.matmul(concatenated, ops.constant(problem.W_o), False, True), ops.constant(problem.b_o))
         compiled = self.compiled([Y, weights] if work.weights else [Y], [X])
         outputs = [empty_like_output(1, work.n, work.d_model)]

@@ -106,8 +106,7 @@ class Torch:
     def linear_and_sdpa(self, problem: LayerProblem) -> Implementation:
         work = problem.work
         X, W_qkv, b_qkv, W_o, b_o = (
-            torch.from_numpy(array)
-            for array in (problem.X, problem.W_qkv, problem.b_qkv, problem.W_o, problem.b_o)
+            torch.from_numpy(array) for array in (problem.X, problem.W_qkv, problem.b_qkv, problem.W_o, problem.b_o)
         )
 
         def call():
