@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from . import results
-from .options import Selection, parse, usable_cores
+from .machine import processor_name, usable_cores
+from .options import Selection, parse
 from .progress import TimeLeft, expected_cost
 from .worker import Config
 
@@ -27,13 +28,6 @@ EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 
 class WorkerFailed(Exception):
     pass
-
-
-def processor_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
 
 
 def answers(config: Config) -> Iterator[dict[str, Any]]:

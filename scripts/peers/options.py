@@ -4,11 +4,10 @@ usage: python -m peers.options OPTION...   exits with 2 where an option is wrong
 """
 
 import argparse
-import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
+from .machine import usable_cores
 from .work import Work, all_works, quick_works
 
 PEERS = ("torch", "onnxruntime", "openvino")
@@ -25,16 +24,6 @@ A run takes about half an hour on two cores, the quick one less than 3 minutes; 
 Exit status: 0 measured, 1 the build failed or an implementation gave wrong numbers, 2 wrong option or something is
 missing that cannot be installed.
 """
-
-
-def usable_cores() -> list[int]:
-    """One processor of each core that this process may run on."""
-    cores: dict[str, int] = {}
-    for processor in sorted(os.sched_getaffinity(0)):
-        siblings = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
-        core = siblings.read_text(encoding="ascii") if siblings.exists() else str(processor)
-        cores.setdefault(core, processor)
-    return list(cores.values())
 
 
 @dataclass

@@ -6,6 +6,7 @@ from typing import TypeAlias, Union
 
 import numpy as np
 
+from .machine import bytes_that_no_cache_holds
 from .work import Attention, Layer, Work
 
 Array: TypeAlias = np.ndarray
@@ -13,10 +14,6 @@ Array: TypeAlias = np.ndarray
 # Largest difference that is allowed, as a part of the largest expected number. Products and sums in float32 stay below
 # 1e-5 here; bfloat16, or keys that should be hidden, do not.
 TOLERANCE = 1e-4
-
-# Single queries are timed as a model has them: each call meets K and V that no cache holds. The copies together are
-# larger than any last-level cache.
-DECODE_BYTES = 512 << 20
 
 
 def normal(rng: np.random.Generator, *shape: int) -> Array:
@@ -39,7 +36,8 @@ def attention_in_double(Q: Array, K: Array, V: Array, causal: bool) -> tuple[Arr
 
 
 class AttentionProblem:
-    """Q (b, h, n_q, d), K and V (b, h_kv, n_kv, d), contiguous. `copies` of (Q, K, V) that hold the same numbers."""
+    """Q (b, h, n_q, d), K and V (b, h_kv, n_kv, d), contiguous. `copies` of (Q, K, V) hold the same numbers: single
+    queries are timed as a model has them, where each call meets K and V that no cache holds."""
 
     def __init__(self, work: Attention):
         self.work = work
@@ -47,7 +45,7 @@ class AttentionProblem:
         self.Q = normal(rng, work.b, work.h, work.n_q, work.d)
         self.K = normal(rng, work.b, work.kv_heads, work.n_kv, work.d)
         self.V = normal(rng, work.b, work.kv_heads, work.n_kv, work.d)
-        count = 1 if work.roof == "fma" else -(-DECODE_BYTES // work.bytes_read)
+        count = 1 if work.roof == "fma" else -(-bytes_that_no_cache_holds() // work.bytes_read)
         self.copies = [(self.Q, self.K, self.V)] + [
             (self.Q.copy(), self.K.copy(), self.V.copy()) for _ in range(count - 1)
         ]

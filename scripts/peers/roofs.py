@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .machine import bytes_that_no_cache_holds
+
 FMA_SECONDS = 0.02
-READ_BYTES = 256 << 20  # of each thread; larger than a last-level cache's share
 
 
 class Roofs:
@@ -18,7 +19,7 @@ class Roofs:
         self.library.headwise_roofs_read.restype = ctypes.c_double
         self.target = target.encode()
         self.threads = threads
-        self.buffers = [np.ones(READ_BYTES, np.uint8) for _ in range(threads)]
+        self.buffers = np.ones((threads, bytes_that_no_cache_holds() // threads), np.uint8)
         self.fma_samples: list[float] = []  # FLOP/s
         self.read_samples: list[float] = []  # bytes/s
         self.fma_steps = self.enough_steps()
@@ -41,9 +42,8 @@ class Roofs:
 
     def read(self, thread: int) -> float:
         """Bytes read."""
-        return self.library.headwise_roofs_read(
-            ctypes.c_void_p(self.buffers[thread].ctypes.data), ctypes.c_size_t(READ_BYTES)
-        )
+        buffer = self.buffers[thread]
+        return self.library.headwise_roofs_read(ctypes.c_void_p(buffer.ctypes.data), ctypes.c_size_t(buffer.size))
 
     def sample(self) -> None:
         self.fma_samples.append(self.rate(lambda _: self.fma(self.fma_steps)))
