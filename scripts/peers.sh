@@ -35,8 +35,8 @@ install_peers() {
     say "Installing the libraries to compare with into $venv"
     "$python" -m venv --clear "$venv" || die "$python cannot make a virtual environment in $venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$wanted" ||
-        die "pip could not install $wanted. It needs a network or a local index (pip config), some gigabytes of disk, and
-    a processor and system that all four libraries have wheels for: x86-64 or AArch64 Linux with glibc 2.28 or newer"
+        die "pip could not install $wanted. It needs a network or a local index (pip config), gigabytes of disk, and a
+    processor and system that all four libraries have wheels for: x86-64 or AArch64 Linux with glibc 2.28 or newer"
     cp -- "$wanted" "$venv/installed.txt"
 }
 

@@ -31,11 +31,18 @@ class WorkerFailed(Exception):
 
 
 def answers(config: Config) -> Iterator[dict[str, Any]]:
-    threads = str(len(config["processors"]))
+    processors = config["processors"]
+    threads = str(len(processors))
     # For libraries that read it when they are loaded, before they are told otherwise.
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     command = [sys.executable, "-B", "-m", "peers.worker", json.dumps(config)]
-    worker = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    worker = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=lambda: os.sched_setaffinity(0, processors),
+    )
     try:
         for line in worker.stdout or ():
             yield json.loads(line)

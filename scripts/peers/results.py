@@ -136,7 +136,7 @@ def table(results: Row) -> str:
 
 def peaks_text(results: Row) -> str:
     return "\n".join(
-        f"Peaks, {threads_text(int(threads))}: {peaks['fma_flops_per_second'] / 1e9:.1f} GFLOP/s of fp32 multiply-adds, "
+        f"Peaks, {threads_text(int(threads))}: {peaks['fma_flops_per_second'] / 1e9:.1f} GFLOP/s of multiply-adds, "
         f"{peaks['read_bytes_per_second'] / 1e9:.1f} GB/s read from memory."
         for threads, peaks in results["peaks"].items()
     )

@@ -1,4 +1,4 @@
-"""What the machine can do at best: fp32 multiply-adds, and bytes read from memory. The loops are in C++ (bench/roofs)."""
+"""What the machine can do at best: fp32 multiply-adds, and bytes read from memory. The loops are in bench/roofs."""
 
 import ctypes
 import threading

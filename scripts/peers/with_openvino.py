@@ -1,4 +1,4 @@
-"""OpenVINO: ScaledDotProductAttention (opset 13) on the CPU, in graphs of static shape with inputs and outputs bound."""
+"""OpenVINO: ScaledDotProductAttention (opset 13) on the CPU, in graphs of static shape, inputs and outputs bound."""
 
 import numpy as np
 import openvino

@@ -1,6 +1,6 @@
 """Measures with one number of threads, in a process of its own: libraries make their threads once.
 
-usage: python -m peers.worker CONFIG   (JSON, see Config; started by peers.__main__)
+usage: python -m peers.worker CONFIG   (JSON, see Config; started by peers.__main__, bound to the processors already)
 
 Writes a JSON object a line to standard output: {"versions"}, {"row"} for each work, {"roofs"}.
 """
@@ -29,7 +29,7 @@ class Config(TypedDict):
 
 
 def load_libraries(config: Config):
-    """headwise and the peers. Imports of libraries are here since they look at the process's processors."""
+    """headwise and the peers, of which only those that are wanted are imported."""
     threads = len(config["processors"])
     peers: list[Any] = []
     # First: it brings a oneTBB of its own, which headwise then shares, as a process has only one.
@@ -79,7 +79,6 @@ def measure(libraries, work, threads: int, rounds: int, rng: random.Random):
 
 def main() -> None:
     config: Config = json.loads(sys.argv[1])
-    os.sched_setaffinity(0, config["processors"])
     # Whatever a library prints goes elsewhere.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
