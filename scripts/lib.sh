@@ -129,3 +129,7 @@ build_preset() {
     shift 2
     (cd -- "$repo_root" && "$cmake" --build --preset "$preset" --parallel "$jobs" "$@") </dev/null
 }
+
+source_revision() {
+    git -C "$repo_root" describe --always --dirty --abbrev=12 2>/dev/null || printf 'unknown'
+}

@@ -71,10 +71,6 @@ install_report_library() {
     cp -- "$wanted" "$venv/installed.txt"
 }
 
-source_revision() {
-    git describe --always --dirty --abbrev=12 2>/dev/null || printf 'unknown'
-}
-
 install_build_packages
 install_packages python3-venv
 mkdir -p -- "$results_dir"
