@@ -116,6 +116,7 @@ struct Inputs {
         widen(K, from.K);
         widen(V, from.V);
         widen(element_mask, from.element_mask);
+        fill(float_mask, [&](const auto& index) { return at(from.float_mask.input(), index); });
     }
 
     AttentionOptions<E> options() const
@@ -249,7 +250,7 @@ Outputs<compute_t<E>> run_oracle(const Inputs<E>& inputs)
     else return run_reference<Wide>(Inputs<T>(inputs));
 }
 
-// Compiled once, in test_tensors.cpp.
+// Compiled once, in attention_problem.cpp.
 #define HEADWISE_FOR_EACH_ELEMENT_TYPE(DO) DO(float) DO(double) DO(headwise::bfloat16) DO(headwise::float16)
 #define HEADWISE_EXTERN_PROBLEM(E)                                            \
     extern template struct Inputs<E>;                                         \
