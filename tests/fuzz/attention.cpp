@@ -83,9 +83,9 @@ bool finite(const Tensor<E, 4>& tensor)
     return all;
 }
 
-/// Runs every target and compares it with the reference. Where a row's sum is NaN, weights follow weights_agree(). Where
-/// V is not finite, an infinity of Y in one may be a NaN in the other: 0 times infinity, where a weight is 0 in one
-/// precision only.
+/// Runs every target and compares it with the reference. Where a row's sum is NaN, weights follow weights_agree().
+/// Where V is not finite, an infinity of Y in one may be a NaN in the other: 0 times infinity, where a weight is 0 in
+/// one precision only.
 template <class E>
 void check_results(const Inputs<E>& inputs)
 {
