@@ -26,11 +26,8 @@ constexpr double serial_work = 5e5;
 template <class Worker>
 void run_tasks(std::int64_t task_count, double total_work, const Worker& worker)
 {
-    // oneTBB orders what happens before, in and after the tasks. The counter does it once more, at no cost, for tools
-    // that do not see into oneTBB: a worker's first call acquires what the caller wrote, its last releases its results.
-    std::atomic<std::int64_t> counter;
-    counter.store(0, std::memory_order_release);
-    const auto next = [&] { return counter.fetch_add(1, std::memory_order_acq_rel); };
+    std::atomic<std::int64_t> counter{0};
+    const auto next = [&] { return counter.fetch_add(1, std::memory_order_relaxed); };
     const std::int64_t workers = total_work < serial_work ? 1 : std::min(thread_count(), task_count);
     if (workers <= 1) {
         worker(next);
@@ -38,7 +35,6 @@ void run_tasks(std::int64_t task_count, double total_work, const Worker& worker)
     }
     oneapi::tbb::parallel_for(
         std::int64_t{0}, workers, [&](std::int64_t) { worker(next); }, oneapi::tbb::simple_partitioner());
-    static_cast<void>(counter.load(std::memory_order_acquire));
 }
 
 }  // namespace headwise

@@ -158,7 +158,10 @@ TEST_CASE("threads: forwards at the same time give the bits of one alone", "[thr
             threads.emplace_back([&, t] {
                 for (std::size_t round = 0; round < 12; ++round) {
                     const std::size_t i = (t + round) % calls.size();
-                    if (!same_bits(calls[i].run().view(), expected[i].view())) ++different;
+                    const auto run = [&] { return calls[i].run(); };
+                    // In an arena of one thread a call is made without tasks: all of it is seen by ThreadSanitizer.
+                    const Tensor<float, 3> Y = t < 2 ? oneapi::tbb::task_arena(1).execute(run) : run();
+                    if (!same_bits(Y.view(), expected[i].view())) ++different;
                 }
             });
         for (std::thread& thread : threads) thread.join();
