@@ -117,6 +117,7 @@ struct Inputs {
         widen(V, from.V);
         widen(element_mask, from.element_mask);
         fill(float_mask, [&](const auto& index) { return at(from.float_mask.input(), index); });
+        fill(boolean_mask, [&](const auto& index) { return at(from.boolean_mask.input(), index); });
     }
 
     AttentionOptions<E> options() const
