@@ -86,6 +86,14 @@ struct AttendPlan<E>::Item {
     std::int64_t n_kv;
 };
 
+/// A task's place: one block of the rows of one item, for one unit, or for all of them.
+template <class E>
+struct AttendPlan<E>::Place {
+    Item item;
+    std::int64_t first_unit;
+    std::int64_t block;
+};
+
 /// How the rows are cut. A unit is what a block's rows belong to: a key/value head with the query heads that share it,
 /// or one query head. Row r of unit u is query r / heads_of_unit of head u * heads_of_unit + r % heads_of_unit, so that
 /// neighbouring rows see neighbouring keys.
@@ -94,11 +102,11 @@ struct AttendPlan<E>::Cut {
     std::int64_t heads_of_unit;
     std::int64_t units;
     bool units_in_turn;  ///< one task runs all units of its rows in turn: the mean over heads is summed in order
-    std::int64_t rows_of_unit;
+    std::int64_t rows_of_unit;  ///< of the longest item
     std::int64_t rows_of_block;
-    std::int64_t blocks;
+    std::int64_t blocks;  ///< of all items together; those of ragged items include one that is empty for some
 
-    std::int64_t tasks(std::int64_t items) const { return items * blocks * (units_in_turn ? 1 : units); }
+    std::int64_t units_of_task() const { return units_in_turn ? units : 1; }
 };
 
 template <class E>
@@ -144,14 +152,55 @@ typename AttendPlan<E>::Cut AttendPlan<E>::cut(const Queries& queries) const
     cut.units = sizes_.heads / cut.heads_of_unit;
     cut.rows_of_unit = queries.query_count * cut.heads_of_unit;
     const std::int64_t panels = ceil_div(cut.rows_of_unit, kernels_.panel_tokens());
-    const std::int64_t all_panels = panels * queries.item_count * (cut.units_in_turn ? 1 : cut.units);
+    const std::int64_t panels_of_items =
+        queries.starts ? ceil_div(ragged_rows(queries, cut, queries.item_count), kernels_.panel_tokens())
+                       : panels * queries.item_count;
+    const std::int64_t all_panels = panels_of_items * cut.units / cut.units_of_task();
     const std::int64_t wanted = all_panels / (thread_count() * blocks_per_thread);
     // A row's weights are kept until its maximum is known, which is why such a block has one panel.
     const std::int64_t most = keeps_weights(options_) ? 1 : std::min(panels, max_panels_of_block);
     const std::int64_t panels_of_block = std::clamp<std::int64_t>(wanted, 1, most);
     cut.rows_of_block = panels_of_block * kernels_.panel_tokens();
-    cut.blocks = ceil_div(cut.rows_of_unit, cut.rows_of_block);
+    cut.blocks = queries.starts ? first_ragged_block(queries, cut, queries.item_count)
+                                : queries.item_count * ceil_div(cut.rows_of_unit, cut.rows_of_block);
     return cut;
+}
+
+/// Rows of a unit in the ragged items before `item`.
+template <class E>
+std::int64_t AttendPlan<E>::ragged_rows(const Queries& queries, const Cut& cut, std::int64_t item) const
+{
+    return (queries.starts->q_starts(item) - queries.starts->q_starts(0)) * cut.heads_of_unit;
+}
+
+/// Number of a ragged item's first block. An item of r rows has ceil(r / rows_of_block) blocks, for which this leaves
+/// room whatever r is, and at most one too many; so no table of the items is needed.
+template <class E>
+std::int64_t AttendPlan<E>::first_ragged_block(const Queries& queries, const Cut& cut, std::int64_t item) const
+{
+    return ragged_rows(queries, cut, item) / cut.rows_of_block + item;
+}
+
+/// Where a task works: blocks are the outermost index, the last ones first: with causal attention they have the most
+/// keys.
+template <class E>
+typename AttendPlan<E>::Place AttendPlan<E>::place_of(const Queries& queries, const Cut& cut, std::int64_t task) const
+{
+    const std::int64_t units = cut.units / cut.units_of_task();
+    if (!queries.starts) {
+        const std::int64_t columns = queries.item_count * units;
+        const std::int64_t blocks = cut.blocks / queries.item_count;
+        const std::int64_t item = queries.first_item + task % columns / units;
+        return {item_of(queries, item), task % units, blocks - 1 - task / columns};
+    }
+    const std::int64_t block = cut.blocks - 1 - task / units;
+    std::int64_t item = 0;
+    for (std::int64_t end = queries.item_count; end - item > 1;) {
+        const std::int64_t middle = item + (end - item) / 2;
+        if (first_ragged_block(queries, cut, middle) <= block) item = middle;
+        else end = middle;
+    }
+    return {item_of(queries, item), task % units, block - first_ragged_block(queries, cut, item)};
 }
 
 template <class E>
@@ -167,7 +216,7 @@ void AttendPlan<E>::run(const Queries& queries) const
     std::mutex reporting;
     const double work = static_cast<double>(queries.item_count * sizes_.heads * queries.query_count) *
                         static_cast<double>(sizes_.n_kv) * static_cast<double>(sizes_.d_k + sizes_.d_v);
-    const std::int64_t tasks = how.tasks(queries.item_count);
+    const std::int64_t tasks = how.blocks * how.units / how.units_of_task();
     run_tasks(tasks, work, [&](const auto& next) {
         Scratch scratch(bytes);
         AttendRow<T>* const rows = scratch.template take<AttendRow<T>>(how.rows_of_block);
@@ -211,6 +260,7 @@ AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries& qu
     block.has_alibi = options_.alibi.given();
     block.has_sinks = options_.sinks.given();
     block.score_stage = options_.scores.given() ? static_cast<int>(options_.score_stage) : -1;
+    block.gives_log_sum_exp = options_.log_sum_exp.given();
     block.keeps_weights = keeps_weights(options_);
     block.has_mean = options_.mean_weights.given();
     block.mean_factor = T(1) / static_cast<T>(sizes_.heads);
@@ -221,24 +271,20 @@ template <class E>
 void AttendPlan<E>::run_block(const Queries& queries, const Cut& cut, std::int64_t task, AttendRow<T>* rows, T* scratch,
                               WorkReport* work) const
 {
-    // Blocks are the outermost index, the last ones first: with causal attention they have the most keys.
-    const std::int64_t units_of_task = cut.units_in_turn ? cut.units : 1;
-    const std::int64_t columns = queries.item_count * cut.units / units_of_task;
-    const std::int64_t index = cut.blocks - 1 - task / columns;
-    const Item item = item_of(queries, queries.first_item + task % columns / (cut.units / units_of_task));
-    const std::int64_t first_unit = cut.units_in_turn ? 0 : task % cut.units;
+    const auto [item, first_unit, index] = place_of(queries, cut, task);
     const std::int64_t first_row = index * cut.rows_of_block;
     const std::int64_t rows_of_item = std::min(cut.rows_of_unit, (item.n_q - queries.first_query) * cut.heads_of_unit);
     const std::int64_t row_count = std::min(cut.rows_of_block, rows_of_item - first_row);
-    if (row_count <= 0) return;  // a ragged item with fewer rows than the longest
+    if (row_count <= 0) return;  // a block too many of a ragged item
 
-    for (std::int64_t unit = first_unit; unit < first_unit + units_of_task; ++unit) {
+    for (std::int64_t unit = first_unit; unit < first_unit + cut.units_of_task(); ++unit) {
         const std::int64_t head = unit * cut.heads_of_unit;
         const std::int64_t kv_head = head / (sizes_.heads / sizes_.kv_heads);
         describe_rows(queries, item, cut, head, first_row, {rows, static_cast<std::size_t>(row_count)});
         AttendBlock<T> block = block_of(queries, cut);
         block.rows = rows;
         block.row_count = row_count;
+        block.unit_rows = rows_of_item;
         block.n_kv = item.n_kv;
         block.k.data = element(K_, item.tensor, kv_head, item.first_key);
         block.v.data = element(V_, item.tensor, kv_head, item.first_key);

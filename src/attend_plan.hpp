@@ -60,11 +60,14 @@ public:
 private:
     struct Queries;
     struct Cut;
-
     struct Item;
+    struct Place;
 
     Item item_of(const Queries& queries, std::int64_t index) const;
     Cut cut(const Queries& queries) const;
+    std::int64_t ragged_rows(const Queries& queries, const Cut& cut, std::int64_t item) const;
+    std::int64_t first_ragged_block(const Queries& queries, const Cut& cut, std::int64_t item) const;
+    Place place_of(const Queries& queries, const Cut& cut, std::int64_t task) const;
     void run(const Queries& queries) const;
     void run_block(const Queries& queries, const Cut& cut, std::int64_t task, AttendRow<T>* rows, T* scratch,
                    WorkReport* work) const;

@@ -67,6 +67,34 @@ std::vector<Problem> single_options(std::int64_t n_q, std::int64_t n_kv)
 
 }  // namespace
 
+/// What decoding asks for: few rows, and bounds, offsets, windows, lengths and sinks. The others of them fall to the
+/// panels, whose side of the border is compared too.
+TEMPLATE_TEST_CASE("attention: few query rows", "[attention]", float, double, bfloat16, float16)
+{
+    for_each_target([](Target target) {
+        INFO(headwise::name(target));
+        Errors all;
+        std::uint64_t seed = 1;
+        for (const std::int64_t n_kv : {0, 1, 7, 16, 63, 64, 65, 130, 300})
+            for (const std::int64_t group : {1, 2, 4, 8})
+                for (const std::int64_t n_q : {1, 2}) {
+                    const Problem plain{.b = 2, .h = 2 * group, .h_kv = 2, .n_q = n_q, .n_kv = n_kv,
+                                        .d_k = widths[seed % widths.size()], .d_v = widths[seed / 2 % widths.size()],
+                                        .seed = seed};
+                    ++seed;
+                    std::vector<Problem> problems(6, plain);
+                    problems[1].causal = true, problems[1].query_offset = n_kv - n_q;
+                    problems[2].kv_lengths = problems[2].sinks = true;
+                    problems[3].left_window = 20, problems[3].query_offset = n_kv / 2;
+                    problems[4].k_layout = problems[4].v_layout = Layout::tokens_first;
+                    problems[5].k_layout = problems[5].q_layout = problems[5].y_layout = Layout::spread;
+                    for (const Problem& problem : problems) all.include(compare<TestType>(problem).errors_of_Y);
+                }
+        INFO("largest error " << all.kernels << ", plain evaluation " << all.plain);
+        CHECK(all.earned(0));  // of all together: of a single row, one score's rounding decides
+    });
+}
+
 TEMPLATE_TEST_CASE("attention: shapes around the tiles", "[attention]", float, double)
 {
     for_each_target([](Target target) {

@@ -15,6 +15,7 @@
 // product and given to just the lanes that include their key (`careful`). So the ordinary case pays nothing.
 #pragma once
 
+#include "kernels/attend_few.hpp"
 #include "kernels/attend_outputs.hpp"
 #include "kernels/load_rows.hpp"
 #include "kernels/mask_rows.hpp"
@@ -308,13 +309,16 @@ private:
 template <class Arch, class T, class E>
 void attend(const AttendBlock<T>& block)
 {
-    Attend<Arch, T, E>(block).run();
+    if (AttendFew<Arch, T, E>::takes(block)) AttendFew<Arch, T, E>(block).run();
+    else Attend<Arch, T, E>(block).run();
 }
 
 template <class Arch, class T>
 std::int64_t attend_scratch(const AttendBlock<T>& block)
 {
-    return AttendScratch<Arch, T>(block, nullptr).size();
+    const std::int64_t panels = AttendScratch<Arch, T>(block, nullptr).size();
+    const std::int64_t few = AttendFew<Arch, T, T>::size(block);
+    return panels > few ? panels : few;
 }
 
 }  // namespace headwise::kernels

@@ -61,6 +61,7 @@ template <class T>
 struct AttendBlock {
     const AttendRow<T>* rows;
     std::int64_t row_count;
+    std::int64_t unit_rows;  ///< rows of the batch item that share the key/value head, in this block and in others
     std::int64_t n_kv;
     std::int64_t d_k;
     std::int64_t d_v;
@@ -83,6 +84,7 @@ struct AttendBlock {
     ElementType mask_type = ElementType::boolean;
     bool has_alibi = false;
     bool has_sinks = false;
+    bool gives_log_sum_exp = false;
     bool keeps_weights = false;         ///< some output needs the weights of a whole row
     // The mean over heads: blocks that differ in the head alone follow one another with the same scratch memory, in which
     // the mean is summed; the last one hands it out.
