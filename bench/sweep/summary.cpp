@@ -22,17 +22,11 @@ std::int64_t integer(const Json& entry, const char* key)
     return entry.at(key).get<std::int64_t>();
 }
 
-/// The shape that is spoken of: n 1024, d_model 512, h 8 where it was measured, else the largest.
+/// The shape that is spoken of.
 Shape headline_shape(const Json& results)
 {
-    Shape largest;
-    for (const Json* entry : medians(results, "layer")) {
-        const Shape shape{integer(*entry, "n"), integer(*entry, "d_model"), integer(*entry, "h")};
-        if (shape == Shape{1024, 512, 8}) return shape;
-        if (std::pair(shape.n * shape.d_model, shape.h) >= std::pair(largest.n * largest.d_model, largest.h))
-            largest = shape;
-    }
-    return largest;
+    const Json& headline = results.at("context").at("headline");
+    return {integer(headline, "n"), integer(headline, "d_model"), integer(headline, "h")};
 }
 
 bool is_shape(const Json& entry, const Shape& shape)

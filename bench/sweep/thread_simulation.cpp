@@ -1,0 +1,148 @@
+#include "sweep/thread_simulation.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <queue>
+
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include "attend_plan.hpp"
+#include "sweep/problem.hpp"
+#include "sweep/progress.hpp"
+
+namespace headwise::sweep {
+namespace {
+
+constexpr std::int64_t d_k = 64;
+constexpr std::int64_t token_counts[] = {512, 4096};
+constexpr std::int64_t head_counts[] = {1, 4, 8, 12, 16};
+constexpr int worker_counts[] = {1, 2, 4, 8, 16, 32, 64, 128};
+
+using Clock = std::chrono::steady_clock;
+
+/// What the fused kernel, which is called once a task, leaves behind: its time. One thread only.
+std::vector<double> seconds_of_tasks;
+void (*timed_kernel)(const AttendBlock<float>&) = nullptr;
+
+void attend_timed(const AttendBlock<float>& block)
+{
+    const auto start = Clock::now();
+    timed_kernel(block);
+    seconds_of_tasks.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+}
+
+void attend_counted(const AttendBlock<float>&)
+{
+    seconds_of_tasks.push_back(0);
+}
+
+/// The operator on one shape, with the kernel table's fused kernel replaced by one that keeps the book.
+class Replay {
+public:
+    Replay(const KernelTable<float>& table, const Shape& shape)
+        : table_(table), shape_(shape), problem_(make_operator_problem(shape)), Y_(problem_.Q.size())
+    {
+        timed_kernel = table.attend;
+    }
+
+    std::size_t count_tasks(int workers)
+    {
+        table_.attend = attend_counted;
+        run(workers);
+        return seconds_of_tasks.size();
+    }
+
+    /// Each task's time, in the order of their start: the least of `repetitions`, since what interrupts a task here would
+    /// not interrupt the others there. What the plan does between its kernel calls is shared out evenly.
+    std::vector<double> time_tasks(int workers, int repetitions)
+    {
+        table_.attend = attend_timed;
+        std::vector<double> least;
+        for (int repetition = 0; repetition < repetitions; ++repetition) {
+            const auto start = Clock::now();
+            run(workers);
+            const double whole = std::chrono::duration<double>(Clock::now() - start).count();
+            const double kernels = std::accumulate(seconds_of_tasks.begin(), seconds_of_tasks.end(), 0.0);
+            const double between = (whole - kernels) / static_cast<double>(seconds_of_tasks.size());
+            least.resize(seconds_of_tasks.size(), std::numeric_limits<double>::infinity());
+            for (std::size_t task = 0; task < least.size(); ++task)
+                least[task] = std::min(least[task], seconds_of_tasks[task] + between);
+        }
+        return least;
+    }
+
+private:
+    /// The plan asks its arena how many threads there are; that only one runs it is seen to by simulate_threads().
+    void run(int workers)
+    {
+        seconds_of_tasks.clear();
+        const AttendSizes sizes{1, shape_.h, shape_.h, shape_.n, shape_.n, d_k, d_k};
+        const AttentionOptions<float> options;
+        const AttendPlan<float> plan(table_, sizes, problem_.view(problem_.K), problem_.view(problem_.V), options);
+        tbb::task_arena arena(workers);
+        arena.execute([&] {
+            plan.run(problem_.view(problem_.Q), TensorView<float, 4>(Y_.data(), {1, shape_.h, shape_.n, d_k}));
+        });
+    }
+
+    KernelTable<float> table_;
+    Shape shape_;
+    OperatorProblem<float> problem_;
+    std::vector<float> Y_;
+};
+
+void simulate_shape(const KernelTable<float>& table, const Shape& shape, std::vector<SimulatedRun>& runs)
+{
+    constexpr int repetitions = 2;
+    Replay replay(table, shape);
+    std::map<std::size_t, std::vector<double>> plans;  // by number of tasks: such plans are one and the same
+    double serial = 0;
+    for (const int count : worker_counts) {
+        std::vector<double>& tasks = plans[replay.count_tasks(count)];
+        if (tasks.empty()) tasks = replay.time_tasks(count, repetitions);
+        if (count == 1) serial = std::accumulate(tasks.begin(), tasks.end(), 0.0);
+        const std::vector<double> whole_heads(static_cast<std::size_t>(shape.h), serial / static_cast<double>(shape.h));
+        runs.push_back({shape.n, shape.h, count, static_cast<std::int64_t>(tasks.size()), serial,
+                        makespan(tasks, count), makespan(whole_heads, count)});
+    }
+}
+
+}  // namespace
+
+double makespan(const std::vector<double>& task_seconds, int workers)
+{
+    std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
+    for (int worker = 0; worker < workers; ++worker) free_at.push(0);
+    double last = 0;
+    for (const double seconds : task_seconds) {
+        const double end = free_at.top() + seconds;
+        free_at.pop();
+        free_at.push(end);
+        last = std::max(last, end);
+    }
+    return last;
+}
+
+std::vector<SimulatedRun> simulate_threads(Target target, double seconds_after)
+{
+    const tbb::global_control one_thread(tbb::global_control::max_allowed_parallelism, 1);
+    double pairs = 0;
+    for (const std::int64_t n : token_counts)
+        for (const std::int64_t h : head_counts) pairs += static_cast<double>(h * n * n);
+    Progress progress("timing tasks for the simulation of threads", pairs, 20, seconds_after);
+    std::vector<SimulatedRun> runs;
+    for (const std::int64_t n : token_counts)
+        for (const std::int64_t h : head_counts) {
+            const Shape shape{n, h * d_k, h};
+            simulate_shape(kernel_table<float>(target), shape, runs);
+            progress.advance(static_cast<double>(h * n * n), text(shape));
+        }
+    return runs;
+}
+
+}  // namespace headwise::sweep
