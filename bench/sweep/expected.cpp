@@ -18,18 +18,19 @@ namespace {
 
 /// Multiply-adds the reference may take for one result, a few seconds, and the fewest rows it is run on.
 constexpr double affordable_multiply_adds = 4e9;
+constexpr double affordable_multiply_adds_of_extra = 1e9;
 constexpr std::int64_t fewest_rows = 16;
 
 /// Counting on double takes about four times as long as plain float.
 constexpr double counting_cost = 4;
 
-RowSample affordable_rows(const Shape& shape, Call call)
+RowSample affordable_rows(const Shape& shape, Call call, double affordable)
 {
     const bool layer = call == Call::layer;
     const auto n = static_cast<double>(shape.n), d_model = static_cast<double>(shape.d_model);
     const double fixed = layer ? 2 * n * d_model * d_model : 0;  // K and V
     const double each_row = 2 * n * d_model + (layer ? 2 * d_model * d_model : 0);
-    const double rows = std::max(0.0, (affordable_multiply_adds - fixed) / each_row);
+    const double rows = std::max(0.0, (affordable - fixed) / each_row);
     const std::int64_t count = std::clamp(static_cast<std::int64_t>(rows), std::min(fewest_rows, shape.n), shape.n);
     // Causal rows are neighbours, so that one query offset tells all of them where they are.
     if (call == Call::causal_attention) return {shape.n - count, 1, count};
@@ -122,11 +123,11 @@ std::string subject(Call call)
 std::vector<Expected> compute_expected(const Options& options, double seconds_after)
 {
     std::vector<Expected> all;
-    const auto add = [&](const Shape& shape, Call call) {
-        all.push_back({shape, call, affordable_rows(shape, call), {}, {}, {}});
+    const auto add = [&](const Shape& shape, Call call, double affordable = affordable_multiply_adds) {
+        all.push_back({shape, call, affordable_rows(shape, call, affordable), {}, {}, {}});
     };
     for (const Shape& shape : options.shapes) add(shape, Call::layer);
-    for (const Shape& shape : options.extra_shapes) add(shape, Call::layer);
+    for (const Shape& shape : options.extra_shapes) add(shape, Call::layer, affordable_multiply_adds_of_extra);
     for (const Shape& shape : options.operator_shapes) add(shape, Call::attention);
     for (const Shape& shape : options.shapes)
         if (at_headline(options, shape)) add(shape, Call::causal_attention);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <queue>
@@ -57,23 +56,16 @@ public:
         return seconds_of_tasks.size();
     }
 
-    /// Each task's time, in the order of their start: the least of `repetitions`, since what interrupts a task here would
-    /// not interrupt the others there. What the plan does between its kernel calls is shared out evenly.
-    std::vector<double> time_tasks(int workers, int repetitions)
+    /// Each task's time, in the order of their start. What the plan does between its kernel calls is shared out evenly.
+    std::vector<double> time_tasks(int workers)
     {
         table_.attend = attend_timed;
-        std::vector<double> least;
-        for (int repetition = 0; repetition < repetitions; ++repetition) {
-            const auto start = Clock::now();
-            run(workers);
-            const double whole = std::chrono::duration<double>(Clock::now() - start).count();
-            const double kernels = std::accumulate(seconds_of_tasks.begin(), seconds_of_tasks.end(), 0.0);
-            const double between = (whole - kernels) / static_cast<double>(seconds_of_tasks.size());
-            least.resize(seconds_of_tasks.size(), std::numeric_limits<double>::infinity());
-            for (std::size_t task = 0; task < least.size(); ++task)
-                least[task] = std::min(least[task], seconds_of_tasks[task] + between);
-        }
-        return least;
+        const auto start = Clock::now();
+        run(workers);
+        const double whole = std::chrono::duration<double>(Clock::now() - start).count();
+        const double kernels = std::accumulate(seconds_of_tasks.begin(), seconds_of_tasks.end(), 0.0);
+        for (double& task : seconds_of_tasks) task += (whole - kernels) / static_cast<double>(seconds_of_tasks.size());
+        return seconds_of_tasks;
     }
 
 private:
@@ -96,19 +88,38 @@ private:
     std::vector<float> Y_;
 };
 
+/// The plans for all numbers of workers, by their number of tasks: two of the same number are the same. Each task's time
+/// is the least of a few rounds over all plans, since what interrupts a task here would not interrupt the others there.
+std::map<std::size_t, std::vector<double>> time_plans(Replay& replay)
+{
+    constexpr int rounds = 2;
+    std::map<std::size_t, int> workers_of_plan;
+    for (const int workers : worker_counts) workers_of_plan[replay.count_tasks(workers)] = workers;
+    std::map<std::size_t, std::vector<double>> plans;
+    for (int round = 0; round < rounds; ++round)
+        for (const auto& [tasks, workers] : workers_of_plan) {
+            const std::vector<double> seconds = replay.time_tasks(workers);
+            std::vector<double>& least = plans.try_emplace(tasks, seconds).first->second;
+            std::transform(least.begin(), least.end(), seconds.begin(), least.begin(),
+                           [](double a, double b) { return std::min(a, b); });
+        }
+    return plans;
+}
+
 void simulate_shape(const KernelTable<float>& table, const Shape& shape, std::vector<SimulatedRun>& runs)
 {
-    constexpr int repetitions = 2;
     Replay replay(table, shape);
-    std::map<std::size_t, std::vector<double>> plans;  // by number of tasks: such plans are one and the same
-    double serial = 0;
-    for (const int count : worker_counts) {
-        std::vector<double>& tasks = plans[replay.count_tasks(count)];
-        if (tasks.empty()) tasks = replay.time_tasks(count, repetitions);
-        if (count == 1) serial = std::accumulate(tasks.begin(), tasks.end(), 0.0);
-        const std::vector<double> whole_heads(static_cast<std::size_t>(shape.h), serial / static_cast<double>(shape.h));
-        runs.push_back({shape.n, shape.h, count, static_cast<std::int64_t>(tasks.size()), serial,
-                        makespan(tasks, count), makespan(whole_heads, count)});
+    const std::map<std::size_t, std::vector<double>> plans = time_plans(replay);
+    const auto plan_of = [&](int workers) -> const std::vector<double>& {
+        return plans.at(replay.count_tasks(workers));
+    };
+    const std::vector<double>& alone = plan_of(1);
+    const double serial = std::accumulate(alone.begin(), alone.end(), 0.0);
+    const std::vector<double> whole_heads(static_cast<std::size_t>(shape.h), serial / static_cast<double>(shape.h));
+    for (const int workers : worker_counts) {
+        const std::vector<double>& tasks = plan_of(workers);
+        runs.push_back({shape.n, shape.h, workers, static_cast<std::int64_t>(tasks.size()), serial,
+                        makespan(tasks, workers), makespan(whole_heads, workers)});
     }
 }
 

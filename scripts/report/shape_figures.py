@@ -1,6 +1,7 @@
 """Figures over the shapes: n, d_model and h."""
 
 import math
+from collections import Counter
 
 import plotly.graph_objects as go
 
@@ -8,14 +9,19 @@ from sweep import ATTENTION, PROJECTIONS, total
 from theme import BLUE, GREY, VERMILLION, category_axis, cells, figure, line, log_axis
 
 
+def measured_often(rows, key):
+    """The values of a row's key that more than one shape has, or all where there is no such: those of the grid."""
+    counts = Counter(row[key] for row in rows)
+    return sorted(value for value, count in counts.items() if count > 1) or sorted(counts)
+
+
 def over_n_and_heads(sweep, value, color_title, hover):
     """A heat map over (n, h) at the headline's d_model; value gives a cell from (n, h), or None."""
-    threads = 1
-    rows = sweep.find("layer", d_model=sweep.d_model, target=sweep.best_target, arena_threads=threads)
-    tokens = sorted({row["n"] for row in rows})
-    heads = sorted({row["h"] for row in rows})
+    rows = sweep.find("layer", d_model=sweep.d_model, target=sweep.best_target, arena_threads=1)
+    tokens = measured_often(rows, "n")
+    heads = measured_often(rows, "h")
     values = [[value(n, h) for h in heads] for n in tokens]
-    plot = go.Figure(cells(heads, tokens, values, color_title, "%{z:.2g}×", hover))
+    plot = go.Figure(cells(heads, tokens, values, color_title, "%{z:.2f}", hover))
     plot.update_layout(xaxis=category_axis("h"), yaxis=category_axis("n"))
     return plot
 
@@ -71,12 +77,12 @@ def attention_over_projection(sweep):
     plot = go.Figure(heat)
     balance = [(n, d) for n in tokens for d in widths if n == 2 * d]
     plot.add_scatter(name="n = 2 d_model", x=[str(n) for n, _ in balance], y=[str(d) for _, d in balance],
-                     mode="lines", line={"color": "#111111", "dash": "dash", "width": 3}, hoverinfo="skip",
+                     mode="lines", line={"color": "rgba(128, 128, 128, 0.35)", "width": 16}, hoverinfo="skip",
                      showlegend=True)
     plot.update_layout(xaxis=category_axis("n"), yaxis=category_axis("d_model"))
     return figure(
         "attention-over-projection", f"Time of attention over that of the four projections, h {sweep.h}, staged: by "
-        "the multiply-adds alone it is 1 on the dashed line n = 2 d_model; the softmax moves the balance to fewer "
+        "the multiply-adds alone it is 1 on the line n = 2 d_model; the softmax moves the balance to fewer "
         "tokens.", plot, height=380)
 
 
@@ -106,11 +112,12 @@ def growth_over_n(sweep):
     if len(rows) < 5:
         return None
     tokens = [row["n"] for row in rows]
-    scale = rows[0]["real_time"] / (rows[0]["n"] * (2 * sweep.d_model + rows[0]["n"]))
+    middle = rows[len(rows) // 2]
+    scale = middle["real_time"] / (middle["n"] * (2 * sweep.d_model + middle["n"]))
     plot = go.Figure()
     line(plot, "fused layer", tokens, [row["real_time"] for row in rows], BLUE, "n %{x}: %{y:.3f} ms")
     line(plot, "model: n (2 d_model + n)", tokens, [scale * n * (2 * sweep.d_model + n) for n in tokens], GREY,
          "model, n %{x}: %{y:.3f} ms", dash="dot", mode="lines")
-    plot.update_layout(xaxis=log_axis("n", tokens), yaxis={"type": "log", "title": {"text": "ms"}, "dtick": 1})
+    plot.update_layout(xaxis=log_axis("n", tokens), yaxis={"type": "log", "title": {"text": "ms"}, "dtick": "D2"})
     return figure("growth-over-n", f"Time over n, d_model {sweep.d_model}, h {sweep.h}: linear while the projections "
                   f"rule, quadratic beyond n = 2 d_model = {2 * sweep.d_model}.", plot)

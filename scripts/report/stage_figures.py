@@ -93,8 +93,9 @@ def narrow_heads(sweep):
                  f"{stage}, {target}, d_k %{{x}}: %{{y:.0f}} %", dash=dash,
                  symbol="circle" if stage == "score" else "square")
     line_width = CACHE_LINE_BYTES // FLOAT_BYTES
-    plot.add_vline(x=line_width, line={"dash": "dot", "color": GREY},
-                   annotation={"text": "a row is one cache line", "textangle": -90, "xanchor": "right"})
+    highest = max(max(trace.y) for trace in plot.data)
+    line(plot, f"d_k {line_width}: a row is one cache line", [line_width] * 2, [0, highest], GREY, "%{fullData.name}",
+         dash="dot", mode="lines")
     plot.update_layout(xaxis=log_axis("d_k", sorted(widths)),
                        yaxis={"title": {"text": "% of FMA peak"}, "rangemode": "tozero"})
     return figure(
@@ -143,7 +144,7 @@ def roofline(sweep):
     return figure(
         "roofline", f"The products under their roofs ({sweep.best_target}, one thread), a point a stage and h: "
         "projections sit at the right whatever h; storing the scores of more heads pushes scoring and blending left, "
-        "towards the memory roof. The fused layer stores none.", plot)
+        "towards the memory roof, above which the caches lift them. The fused layer stores none.", plot)
 
 
 def exponential_roofline(sweep):
@@ -151,4 +152,4 @@ def exponential_roofline(sweep):
                      "exponential roof")
     return figure(
         "roofline-exponentials", "The softmax under its roofs: an exponential for every 8 bytes read and written, "
-        "whatever h, so the points of all h stand at one place.", plot)
+        "whatever h, so all stand in one column; where the scores fit a cache they rise above the memory roof.", plot)

@@ -53,10 +53,10 @@ def line(plot, name, x, y, color, hover, **more):
                      hovertemplate=hover + "<extra></extra>", **more)
 
 
-def cells(columns, rows, values, color_title, text, hover, **more):
+def cells(columns, rows, values, color_title, texttemplate, hover, **more):
     """A heat map with its numbers in the cells. values[row][column], None where nothing was measured."""
     return go.Heatmap(
-        x=[str(c) for c in columns], y=[str(r) for r in rows], z=values, texttemplate=text,
+        x=[str(c) for c in columns], y=[str(r) for r in rows], z=values, texttemplate=texttemplate,
         hovertemplate=hover + "<extra></extra>", hoverongaps=False, xgap=2, ygap=2, textfont={"size": TEXT_SIZE},
         colorscale=more.pop("colorscale", SEQUENTIAL),
         colorbar={"title": {"text": color_title, "side": "right"}, "thickness": 12, "outlinewidth": 0}, **more)
