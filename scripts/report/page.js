@@ -31,7 +31,24 @@ async function drawAll() {
     await draw(plot);
     await new Promise((resolve) => setTimeout(resolve));
   }
+  document.querySelectorAll('[data-maps]').forEach(connectChoices);
   document.documentElement.dataset.drawn = 'all';
+}
+
+// The large head of a sentence follows its two choices, and clicks on the grid of all heads.
+function connectChoices(choices) {
+  const name = choices.dataset.maps;
+  const weights = JSON.parse(document.getElementById(`${name}-weights`).textContent);
+  const [layer, head] = ['layer', 'head'].map((what) => document.getElementById(`${name}-${what}`));
+  const show = () => Plotly.restyle(`${name}-head-plot`, { z: [weights[layer.value][head.value]] });
+  layer.addEventListener('change', show);
+  head.addEventListener('change', show);
+  document.getElementById(`${name}-grid-plot`).on('plotly_click', ({ points: [point] }) => {
+    const side = weights[0][0].length + 1;
+    layer.value = Math.floor(point.y / side);
+    head.value = Math.floor(point.x / side);
+    show();
+  });
 }
 
 const recolor = () => plots().filter((plot) => plot.layout).forEach((plot) => {

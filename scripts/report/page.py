@@ -1,57 +1,16 @@
-"""The page: its text, and what stands where."""
+"""The report of a sweep: its text, and what stands where."""
 
 from html import escape
-from pathlib import Path
-
-from plotly.offline import get_plotlyjs
 
 import shape_figures
 import stage_figures
 import thread_figures
 from claims import claims_table
 from detail_tables import errors_table, padding_table, simulation_table, stages_table, times_table
-from html_pieces import details, table, verdict
-from sweep import ATTENTION, PROJECTIONS, STAGES, total
-
-HERE = Path(__file__).parent
-
-
-class Page:
-    """Collects HTML and the figures in it."""
-
-    def __init__(self):
-        self.parts = []
-        self.figures = []
-
-    def add(self, *html):
-        self.parts += html
-
-    def section(self, title, text=""):
-        self.add(f"<h2>{escape(title)}</h2>", f"<p>{text}</p>" if text else "")
-
-    def show(self, *figures):
-        """Side by side where there is room; figures that could not be made are None."""
-        shown = [figure for figure in figures if figure is not None]
-        self.figures += shown
-        html = "".join(self.figure_html(figure) for figure in shown)
-        self.add(f'<div class="pair">{html}</div>' if len(shown) > 1 else html)
-
-    @staticmethod
-    def figure_html(figure):
-        data = figure.plot.to_json().replace("</", "<\\/")
-        return (f'<figure id="{figure.name}"><div class="plot" id="{figure.name}-plot" '
-                f'style="height:{figure.plot.layout.height}px"></div>'
-                f'<script type="application/json" id="{figure.name}-plot-data">{data}</script>'
-                f"<figcaption>{escape(figure.caption)}</figcaption></figure>")
-
-    def html(self):
-        style = (HERE / "page.css").read_text(encoding="utf-8")
-        script = (HERE / "page.js").read_text(encoding="utf-8")
-        return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>headwise: what heads cost</title>'
-                '<meta name="viewport" content="width=device-width, initial-scale=1">'
-                f"<style>{style}</style></head><body>{''.join(self.parts)}"
-                f"<script>{get_plotlyjs()}</script><script>{script}</script></body></html>\n")
-
+from document import Document
+from heads_section import add_heads
+from html_pieces import details, table
+from sweep import PROJECTIONS, STAGES, total
 
 def share(part, whole):
     percent = 100 * part / whole
@@ -173,8 +132,9 @@ def add_method(page, sweep):
                          "A real layer: FAILED", "<pre>" + escape("\n".join(real["output"])) + "</pre>"))
 
 
-def make_page(sweep):
-    page = Page()
+def make_page(sweep, attention=None):
+    """attention: what examples/python/attention_maps.py wrote, or None."""
+    page = Document("headwise: what heads cost")
     add_top(page, sweep)
     staged = bool(sweep.stages())
     if staged:
@@ -196,5 +156,7 @@ def make_page(sweep):
     if staged:
         page.section("Against the roofs")
         page.show(stage_figures.roofline(sweep), stage_figures.exponential_roofline(sweep))
+    if attention is not None:
+        add_heads(page, attention)
     add_method(page, sweep)
     return page
