@@ -6,7 +6,7 @@ from collections import Counter
 import plotly.graph_objects as go
 
 from sweep import ATTENTION, PROJECTIONS, total
-from theme import BLUE, GREY, VERMILLION, category_axis, cells, figure, line, log_axis
+from theme import BLUE, GREY, VERMILLION, category_axis, cells, figure, line, log_axis, log_scale
 
 
 def measured_often(rows, key):
@@ -99,7 +99,9 @@ def weights_memory(sweep):
          "h n² numbers of 4 bytes, h %{x}: %{y:.1f} MiB", dash="dot", mode="lines")
     line(plot, "fused layer, all of its scratch memory", heads, [check["fused_bytes"] / mebi for check in checks], BLUE,
          "fused, h %{x}: %{y:.2f} MiB", symbol="square")
-    plot.update_layout(xaxis=log_axis("h", heads), yaxis={"type": "log", "title": {"text": "MiB"}, "dtick": "D2"})
+    largest = 4 * max(check["counted"] for check in checks) / mebi
+    smallest = min(4 * check["counted"] for check in checks) / mebi
+    plot.update_layout(xaxis=log_axis("h", heads), yaxis=log_scale("MiB", [smallest, largest]))
     return figure(
         "weights-memory", f"Memory over h at n {sweep.n}, d_model {sweep.d_model}: stored weights grow with h, and "
         "every one of them was written; the fused layer holds none and does not grow.", plot)
@@ -118,6 +120,6 @@ def growth_over_n(sweep):
     line(plot, "fused layer", tokens, [row["real_time"] for row in rows], BLUE, "n %{x}: %{y:.3f} ms")
     line(plot, "model: n (2 d_model + n)", tokens, [scale * n * (2 * sweep.d_model + n) for n in tokens], GREY,
          "model, n %{x}: %{y:.3f} ms", dash="dot", mode="lines")
-    plot.update_layout(xaxis=log_axis("n", tokens), yaxis={"type": "log", "title": {"text": "ms"}, "dtick": "D2"})
+    plot.update_layout(xaxis=log_axis("n", tokens), yaxis=log_scale("ms", [row["real_time"] for row in rows]))
     return figure("growth-over-n", f"Time over n, d_model {sweep.d_model}, h {sweep.h}: linear while the projections "
                   f"rule, quadratic beyond n = 2 d_model = {2 * sweep.d_model}.", plot)

@@ -4,7 +4,7 @@ import plotly.graph_objects as go
 
 from sweep import ATTENTION, PROJECTIONS, STAGES, total
 from theme import (BLUE, GREEN, GREY, LINE_COLORS, ORANGE, PURPLE, STAGE_COLORS, SYMBOLS, VERMILLION, figure, line,
-                   log_axis)
+                   log_axis, log_scale)
 
 FLOAT_BYTES = 4
 CACHE_LINE_BYTES = 64
@@ -44,14 +44,15 @@ def stages_normalised(sweep):
     plot = go.Figure()
     kinds = [("projections Q, K, V", PROJECTIONS, BLUE), ("scoring + blending", ["score", "blend"], GREEN),
              ("softmax", ["softmax"], VERMILLION), ("output projection", ["project_o"], PURPLE)]
+    largest = max(heads)
     for (name, parts, color), symbol in zip(kinds, SYMBOLS):
         times = {h: total(by_heads[h][stage] for stage in parts) for h in heads}
+        largest = max(largest, *(times[h] / times[1] for h in heads))
         line(plot, name, heads, [times[h] / times[1] for h in heads], color, f"{name}, h %{{x}}: %{{y:.2f}}×",
              symbol=symbol)
     for name, power in (("predicted: exponentials, slope 1", 1), ("predicted: products, slope 0", 0)):
         line(plot, name, heads, [h ** power for h in heads], GREY, f"{name}: %{{y}}×", dash="dot", mode="lines")
-    plot.update_layout(xaxis=log_axis("h", heads), yaxis={"type": "log", "title": {"text": "time, h 1 = 1"},
-                                                          "dtick": "D2"})
+    plot.update_layout(xaxis=log_axis("h", heads), yaxis=log_scale("time, h 1 = 1", [1, largest]))
     return figure("stages-normalised", "The same as multiples of the time with one head: the softmax follows the "
                   "dotted slope of 1, the products the level line until heads are narrow.", plot)
 
@@ -133,8 +134,8 @@ def roof_plot(sweep, stages_shown, operations, unit, operation, roof, roof_name)
     line(plot, f"{roof_name}, {roof:.1f} {unit}", [roof / bandwidth, high], [roof, roof], ORANGE, "%{fullData.name}",
          mode="lines")
     plot.update_layout(
-        xaxis={"type": "log", "title": {"text": f"{operation} a byte of compulsory traffic"}, "dtick": 1},
-        yaxis={"type": "log", "title": {"text": unit}, "dtick": "D2"})
+        xaxis=log_scale(f"{operation} a byte of compulsory traffic", [low, high]),
+        yaxis=log_scale(unit, [low * bandwidth, roof, *rates]))
     return plot
 
 

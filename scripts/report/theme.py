@@ -1,5 +1,6 @@
 """What all figures share."""
 
+import math
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -36,13 +37,24 @@ def figure(name, caption, plot, height=HEIGHT):
         paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": TEXT_SIZE}})
     plot.update_xaxes(automargin=True, showline=True)
-    plot.update_yaxes(automargin=True, showline=True)
+    plot.update_yaxes(automargin=True, showline=True, title_standoff=8)
     return Figure(name, caption, plot)
 
 
 def log_axis(title, values):
     """An axis of powers that shows the values themselves."""
     return {"type": "log", "title": {"text": title}, "tickvals": list(values), "ticktext": [str(v) for v in values]}
+
+
+def log_scale(title, values):
+    """An axis of powers with marks at 1, 2, 5 and their tenfolds around the values."""
+    low, high = min(values), max(values)
+    marks = [digit * 10.0 ** power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+             for digit in (1, 2, 5)]
+    shown = [mark for mark in marks if low / 2 <= mark <= high * 2]
+    if len(shown) > 9:
+        shown = [mark for mark in shown if f"{mark:.0e}".startswith("1")]
+    return log_axis(title, [float(f"{mark:g}") if mark < 1 else round(mark) for mark in shown])
 
 
 def line(plot, name, x, y, color, hover, **more):
