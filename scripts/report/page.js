@@ -58,7 +58,10 @@ const recolor = () => plots().filter((plot) => plot.layout).forEach((plot) => {
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', recolor);
 addEventListener('beforeprint', () => {
   plots().filter((plot) => plot.layout).forEach((plot) => {
-    Plotly.relayout(plot, { ...colorsOf(plot.layout, { text: '#000000', line: '#bbbbbb' }), width: PRINT_WIDTH });
+    const layout = { ...colorsOf(plot.layout, { text: '#000000', line: '#bbbbbb' }), width: PRINT_WIDTH };
+    // Plotly makes room for a legend that has become higher in a second pass, and paper does not wait for it.
+    Plotly.relayout(plot, layout);
+    Plotly.relayout(plot, layout);
   });
 });
 addEventListener('afterprint', () => {
