@@ -6,12 +6,13 @@ import plotly.graph_objects as go
 
 from theme import BLUE, GREY, SEQUENTIAL, TEXT_SIZE, VERMILLION, figure
 
-SPECIAL = {"[CLS]", "[SEP]", ".", ",", "!", "?", "'"}
+# Marks and articles are in no relation worth telling.
+FILLERS = {"[CLS]", "[SEP]", ".", ",", "!", "?", "'", "a", "an", "the"}
 
 
 @dataclass(frozen=True)
 class Look:
-    """Where a head looks: the key, other than the query and than marks, on which its row has most weight."""
+    """Where a head looks: the key, other than the query and fillers, on which its row has most weight."""
     layer: int
     head: int
     query: int
@@ -37,7 +38,7 @@ class Maps:
         return texts
 
     def looks(self, query):
-        keys = [k for k, token in enumerate(self.tokens) if token not in SPECIAL and k != query]
+        keys = [k for k, token in enumerate(self.tokens) if token not in FILLERS and k != query]
         for layer, heads in enumerate(self.weights):
             for head, rows in enumerate(heads):
                 key = max(keys, key=lambda k: rows[query][k])
@@ -45,7 +46,7 @@ class Maps:
 
     def two_relations(self):
         """The two heads that tie one word to two others most firmly."""
-        words = [q for q, token in enumerate(self.tokens) if token not in SPECIAL]
+        words = [q for q, token in enumerate(self.tokens) if token not in FILLERS]
         if len(words) < 3:
             return None
         best = None
@@ -87,7 +88,7 @@ def heads_grid(maps, name):
                "ticktext": [str(i) for i in range(layers)], "showgrid": False, "zeroline": False,
                "autorange": "reversed"})
     return figure(f"{name}-grid", f"Every head of every layer reading “{maps.sentence}” (rows: queries, columns: keys; "
-                  "bright: much weight): no two heads look at the same. Click on one to see it large.", plot, height=520)
+                  "bright: much weight): each looks at something else. Click on one to see it large.", plot, height=520)
 
 
 def one_head(maps, name, layer, head):

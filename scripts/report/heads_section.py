@@ -5,8 +5,10 @@ from html import escape
 from attention_figures import Maps, heads_grid, one_budget, one_head
 
 # Where the two heads of the one-budget figure are known; else they are looked for.
-KNOWN_RELATIONS = {"The animal didn't cross the street because it was too tired.": [
-    ("it", "animal", 3, 1), ("it", "tired", 2, 1)]}
+KNOWN_RELATIONS = {
+    "The animal didn't cross the street because it was too tired.": [("it", "animal", 3, 1), ("it", "tired", 2, 1)],
+    "The cat chased the mouse.": [("cat", "chased", 5, 9), ("cat", "mouse", 5, 3)],
+}
 
 
 def relations(maps):
