@@ -8,8 +8,8 @@ usage() {
     cat <<'TEXT'
 usage: scripts/test_report.sh [--results FOLDER] [--no-torch]
 
-Makes a report of a small sweep in build/report-test and opens it in headless Chromium: no error, no figure blank, hovering
-works, nothing overflows on a phone or a desktop, all text can be read. Then compares the sentence embeddings that the
+Makes a report of a small sweep in build/report-test and opens it in headless Chromium: no error, no figure blank,
+hovering works, nothing overflows on a phone or a desktop, all text can be read. Then compares the sentence embeddings that the
 encoder gives on headwise with PyTorch's. Installs what is missing and builds into build/release first.
 
   --results FOLDER  tests the report that scripts/sweep.sh wrote into FOLDER, instead of a small one

@@ -13,9 +13,9 @@ namespace headwise::sweep {
 /// What one benchmark measures.
 struct Row {
     std::string name;   ///< Google Benchmark's, such as layer/n:1024/d_model:512/h:8/target:avx2/threads:1
-    std::string
-        kind;  ///< layer, operator, causal_operator, stage, staged_layer, naive_layer, naive_operator or a roof: fma_peak,
-    ///< exp_peak, memory_read
+    /// layer, operator, causal_operator, stage, staged_layer, naive_layer, naive_operator; or a roof: fma_peak, exp_peak,
+    /// memory_read
+    std::string kind;
     std::string stage;  ///< where kind is stage
     Shape shape;  ///< all 0 where kind is a roof
     Target target{};  ///< not for the naive ones and memory_read

@@ -121,8 +121,8 @@ Options resolve(Typed typed, Options options)
     sort_unique(options.threads);
     options.targets = chosen_targets(typed.targets);
     options.targets_chosen = typed.targets != std::vector<std::string>{"all"};
-    options.measuring_seconds = options.full ? 3000 : 90;
-    options.whole_seconds = options.full ? 100000 : 180;
+    options.measuring_seconds = options.full ? 3000 : 100;
+    options.whole_seconds = options.full ? 100000 : 210;
     if (options.repetitions == 0) options.repetitions = options.full ? 5 : 9;
     return options;
 }
@@ -144,7 +144,7 @@ void add_options(CLI::App& app, Typed& typed, Options& options)
            "Instruction sets, or 'all' (default); those named are all measured with every --threads, else only\n"
            "the best one is measured with more than one thread")
         ->delimiter(',');
-    app.add_flag("--full", typed.full, "n from 128 to 8192, d_model from 256 to 2048; takes hours, not minutes");
+    app.add_flag("--full", typed.full, "n from 128 to 16384, d_model from 256 to 2048; takes hours, not minutes");
     app.add_option("--repetitions", options.repetitions, "Repetitions of each measurement (default 9; with --full 5)")
         ->check(CLI::Range(1, 1000));
     app.add_option("--json", options.json, "File to write (default results.json)");

@@ -95,6 +95,16 @@ void print_stages(std::ostream& out, const Json& results, const Shape& shape, co
                           kind == "stage" ? "  " + entry->at("stage").get<std::string>() : "  sum of the stages");
 }
 
+/// What the operator's plan reaches on more cores than are here.
+void print_simulation(std::ostream& out, const Json& results)
+{
+    out << "  simulated, 64 workers, n 4096, d_k 64:";
+    for (const Json& run : results.at("simulated_threads"))
+        if (integer(run, "n") == 4096 && integer(run, "workers") == 64)
+            out << "  h " << integer(run, "h") << ' ' << fixed(100 * run.at("efficiency").get<double>(), 0) << " %";
+    out << " of perfect speed-up\n";
+}
+
 }  // namespace
 
 std::string headline(const Json& results)
@@ -143,6 +153,7 @@ void print_summary(std::ostream& out, const Json& results)
                 << (threads == "1" ? " thread" : " threads");
         out << '\n';
     }
+    print_simulation(out, results);
     for (const Json& left_out : context.at("left_out")) out << "  left out: " << left_out.get<std::string>() << '\n';
 }
 

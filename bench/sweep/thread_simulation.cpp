@@ -1,13 +1,13 @@
 #include "sweep/thread_simulation.hpp"
 
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <map>
 #include <numeric>
 #include <queue>
 
-#include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
 
 #include "attend_plan.hpp"
@@ -22,7 +22,13 @@ constexpr std::int64_t token_counts[] = {512, 4096};
 constexpr std::int64_t head_counts[] = {1, 4, 8, 12, 16};
 constexpr int worker_counts[] = {1, 2, 4, 8, 16, 32, 64, 128};
 
-using Clock = std::chrono::steady_clock;
+/// The processor time of this thread: while other programs run in its place it stands still.
+double thread_seconds()
+{
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 /// What the fused kernel, which is called once a task, leaves behind: its time. One thread only.
 std::vector<double> seconds_of_tasks;
@@ -30,9 +36,9 @@ void (*timed_kernel)(const AttendBlock<float>&) = nullptr;
 
 void attend_timed(const AttendBlock<float>& block)
 {
-    const auto start = Clock::now();
+    const double start = thread_seconds();
     timed_kernel(block);
-    seconds_of_tasks.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    seconds_of_tasks.push_back(thread_seconds() - start);
 }
 
 void attend_counted(const AttendBlock<float>&)
@@ -60,23 +66,24 @@ public:
     std::vector<double> time_tasks(int workers)
     {
         table_.attend = attend_timed;
-        const auto start = Clock::now();
+        const double start = thread_seconds();
         run(workers);
-        const double whole = std::chrono::duration<double>(Clock::now() - start).count();
+        const double whole = thread_seconds() - start;
         const double kernels = std::accumulate(seconds_of_tasks.begin(), seconds_of_tasks.end(), 0.0);
         for (double& task : seconds_of_tasks) task += (whole - kernels) / static_cast<double>(seconds_of_tasks.size());
         return seconds_of_tasks;
     }
 
 private:
-    /// The plan asks its arena how many threads there are; that only one runs it is seen to by simulate_threads().
+    /// The plan asks its arena how many threads there are. All of the arena's places are kept for threads that enter
+    /// it themselves, which only this one does.
     void run(int workers)
     {
         seconds_of_tasks.clear();
         const AttendSizes sizes{1, shape_.h, shape_.h, shape_.n, shape_.n, d_k, d_k};
         const AttentionOptions<float> options;
         const AttendPlan<float> plan(table_, sizes, problem_.view(problem_.K), problem_.view(problem_.V), options);
-        tbb::task_arena arena(workers);
+        tbb::task_arena arena(workers, static_cast<unsigned>(workers));
         arena.execute([&] {
             plan.run(problem_.view(problem_.Q), TensorView<float, 4>(Y_.data(), {1, shape_.h, shape_.n, d_k}));
         });
@@ -88,11 +95,10 @@ private:
     std::vector<float> Y_;
 };
 
-/// The plans for all numbers of workers, by their number of tasks: two of the same number are the same. Each task's time
-/// is the least of a few rounds over all plans, since what interrupts a task here would not interrupt the others there.
-std::map<std::size_t, std::vector<double>> time_plans(Replay& replay)
+/// The plans for all numbers of workers, by their number of tasks: two of the same number are the same. Each task's
+/// time is the least of a few rounds over all plans, since what interrupts a task here would not interrupt it there.
+std::map<std::size_t, std::vector<double>> time_plans(Replay& replay, int rounds)
 {
-    constexpr int rounds = 2;
     std::map<std::size_t, int> workers_of_plan;
     for (const int workers : worker_counts) workers_of_plan[replay.count_tasks(workers)] = workers;
     std::map<std::size_t, std::vector<double>> plans;
@@ -109,7 +115,8 @@ std::map<std::size_t, std::vector<double>> time_plans(Replay& replay)
 void simulate_shape(const KernelTable<float>& table, const Shape& shape, std::vector<SimulatedRun>& runs)
 {
     Replay replay(table, shape);
-    const std::map<std::size_t, std::vector<double>> plans = time_plans(replay);
+    const int rounds = shape.n < 1024 ? 8 : 3;  // a second or half a minute for all h
+    const std::map<std::size_t, std::vector<double>> plans = time_plans(replay, rounds);
     const auto plan_of = [&](int workers) -> const std::vector<double>& {
         return plans.at(replay.count_tasks(workers));
     };
@@ -141,7 +148,6 @@ double makespan(const std::vector<double>& task_seconds, int workers)
 
 std::vector<SimulatedRun> simulate_threads(Target target, double seconds_after)
 {
-    const tbb::global_control one_thread(tbb::global_control::max_allowed_parallelism, 1);
     double pairs = 0;
     for (const std::int64_t n : token_counts)
         for (const std::int64_t h : head_counts) pairs += static_cast<double>(h * n * n);

@@ -1,5 +1,5 @@
-"""What every head of a BERT-style encoder looks at in a sentence: runs the encoder's attention on headwise, asks for the
-weights and writes them as JSON. scripts/heads.sh makes a page of it.
+"""What every head of a BERT-style encoder looks at in a sentence: runs the encoder's attention on headwise, asks for
+the weights and writes them as JSON. scripts/heads.sh makes a page of it.
 """
 
 import argparse

@@ -12,6 +12,10 @@ from heads_section import add_heads
 from html_pieces import details, table
 from sweep import PROJECTIONS, STAGES, total
 
+# A change of the products' time up to this is called none: the layer's own repetitions differ by as much.
+FREE = 0.1
+
+
 def share(part, whole):
     percent = 100 * part / whole
     return f"{percent:.1f} %" if percent < 2 else f"{percent:.0f} %"
@@ -36,12 +40,13 @@ def answer(sweep):
     def time(h, names=STAGES):
         return total(stages[h][name] for name in names)
 
-    change = change_text(time(last, products) / time(first, products))
+    ratio = time(last, products) / time(first, products)
+    free = "heads as such are free" if abs(ratio - 1) <= FREE else "on this run heads as such were not quite free"
     overtaken = [h for h in stages if time(h, ["softmax"]) > time(h, ["score", "blend"])]
     narrow = (f"below d_k {2 * sweep.d_model // overtaken[0]} they cost more than scoring and blending"
               if overtaken else "at no width measured here did they cost more than scoring and blending")
     return (f"From h {first} to h {last} the layer keeps the same parameters and the same multiply-adds to the last "
-            f"integer, and its products take {change}: heads as such are free. "
+            f"integer, and its products take {change_text(ratio)}: {free}. "
             f"What grows is the softmax, h n² exponentials: {share(time(first, ['softmax']), time(first))} of the time "
             f"at h {first}, {share(time(last, ['softmax']), time(last))} at h {last}, "
             f"{share(time(most, ['softmax']), time(most))} at h {most} (d_k {sweep.d_model // most}); {narrow}. "
@@ -116,7 +121,7 @@ def add_method(page, sweep):
         "that the fused layer has not. The naive loops are the reference in fp32 on one thread, built with -O3 by the "
         f"same compiler for the baseline instruction set; they were measured at {escape(naive)} and their GFLOP/s "
         "there stand for every n. Numbers in the inputs are random: no mask, no padding, dense rows. Simulated workers "
-        "share no memory bandwidth, caches or clock rates; a task's time is the least of two.</p>"
+        "share no memory bandwidth, caches or clock rates; a task's time is the least processor time of a few rounds.</p>"
         '<p>All numbers: <a href="results.json">results.json</a>, in Google Benchmark\'s format. '
         "<code>scripts/compare.sh old.json new.json</code> compares two runs with its U test.</p>")
     page.add(*(f"<p class=soft>Left out: {escape(what)}.</p>" for what in sweep.context["left_out"]))

@@ -43,7 +43,7 @@ def fused_over_staged(sweep):
     plot = over_n_and_heads(sweep, value, "staged / fused", "n %{y}, h %{x}: fused is %{z:.2f}× as fast")
     return figure(
         "fused-over-staged", f"How many times as fast the fused layer is as the staged one, d_model {sweep.d_model}, "
-        "one thread: the gain is the traffic of the stored scores, and grows with h and n.", plot, height=360)
+        "one thread: what it saves is the traffic of the stored scores, h n² numbers.", plot, height=360)
 
 
 def over_naive(sweep):
@@ -54,7 +54,7 @@ def over_naive(sweep):
     plot = over_n_and_heads(sweep, value, "naive / headwise", "n %{y}, h %{x}: %{z:.1f}× the naive loops")
     return figure(
         "over-naive", f"How many times as fast headwise is as the naive loops, d_model {sweep.d_model}, one thread: "
-        "about the same everywhere, since both do the same arithmetic.", plot, height=360)
+        "both do the same arithmetic, so what differs is how it fits registers and caches.", plot, height=360)
 
 
 def attention_over_projection(sweep):

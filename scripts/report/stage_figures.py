@@ -75,9 +75,9 @@ def exponential_share(sweep):
     plot.update_layout(xaxis=log_axis("d_k", sorted(widths)),
                        yaxis={"title": {"text": "% of the attention's time"}, "rangemode": "tozero"})
     return figure(
-        "exponential-share", "Share of the softmax in scoring + softmax + blending, staged: it doubles when d_k "
-        "halves. The dotted model has products at the FMA peak and exponentials at the peak of exp2 in the cache; what "
-        "lies above it is the passes over the stored scores.", plot)
+        "exponential-share", "Share of the softmax in scoring + softmax + blending, staged: it rises as d_k falls. "
+        "Dotted: both at their peaks. Below the dots the products miss theirs, above them the stored scores have left "
+        "the cache.", plot)
 
 
 def narrow_heads(sweep):
@@ -100,9 +100,9 @@ def narrow_heads(sweep):
     plot.update_layout(xaxis=log_axis("d_k", sorted(widths)),
                        yaxis={"title": {"text": "% of FMA peak"}, "rangemode": "tozero"})
     return figure(
-        "narrow-heads", f"Share of the FMA peak that scoring and blending reach: below d_k {line_width} a row of K "
-        "or V fills only a part of a cache line, a product is over before its register tile is paid for, and in the "
-        "blend rows of the tile stay idle. No lane does: lanes hold tokens.", plot)
+        "narrow-heads", f"Share of the FMA peak that scoring and blending reach: left of the line, d_k "
+        f"{line_width}, heads share cache lines, and a register tile is loaded and stored for few products. No lane "
+        "idles for it: lanes hold tokens.", plot)
 
 
 # The least bytes that a stage of the staged layer moves: what it reads and writes once.

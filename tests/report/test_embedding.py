@@ -1,5 +1,5 @@
-"""The sentence embeddings that examples/python/attention_maps.py writes are those of PyTorch for the same weights, and so
-are its attention weights.
+"""The sentence embeddings that examples/python/attention_maps.py writes are those of PyTorch for the same weights, and
+so are its attention weights.
 
 usage: test_embedding.py ATTENTION_JSON MODEL_FOLDER        (needs torch and transformers)
 """

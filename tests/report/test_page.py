@@ -14,6 +14,7 @@ sys.path.insert(0, str(SCRIPTS))
 from browser import open_browser, open_page
 from color_vision import contrast, least_difference
 from page import make_page
+from readme import BEGIN, END, measured, spliced
 from sweep import Sweep
 from theme import LINE_COLORS, STAGE_COLORS
 
@@ -216,6 +217,20 @@ class ContentTest(unittest.TestCase):
 
         self.assertIn("COUNT DIFFERS", self.page(miscount))
         self.assertNotIn("COUNT DIFFERS", self.page())
+
+
+class ReadmeTest(unittest.TestCase):
+    def test_only_what_is_between_the_markers_changes(self):
+        self.assertEqual(spliced(f"a\n{BEGIN}old\n{END}b\n", "new\n"), f"a\n{BEGIN}new\n{END}b\n")
+        for text in ("a\n", f"{BEGIN}old\n{END}{BEGIN}old\n{END}"):
+            with self.assertRaises(ValueError):
+                spliced(text, "new\n")
+
+    def test_block_tells_machine_and_date(self):
+        sweep = Sweep(folder / "results.json")
+        block = measured(sweep)
+        for part in (sweep.context["processor"], sweep.context["date"][:10], "docs/stages.svg", "| GFLOP/s |"):
+            self.assertIn(part, block)
 
 
 class ColorTest(unittest.TestCase):
