@@ -25,8 +25,10 @@ def spliced(text, block):
 
 def table(sweep):
     lines = ["| target | threads | h | d_k | ms | GFLOP/s | share of peak | naive |", "|---|---|---|---|---|---|---|---|"]
-    for row in sweep.find("layer", n=sweep.n, d_model=sweep.d_model):
-        if "speedup_over_naive" not in row or row["target"] != sweep.best_target:
+    for row in sweep.find("layer", n=sweep.n, d_model=sweep.d_model, target=sweep.best_target):
+        if "speedup_over_naive" not in row:
+            continue
+        if row["arena_threads"] != sweep.context["threads"][0] and row["h"] != sweep.h:
             continue
         lines.append(f'| {row["target"]} | {row["arena_threads"]} | {row["h"]} | {row["d_k"]} | '
                      f'{row["real_time"]:.1f} | {row["gflops"]:.1f} | {100 * row["peak_share"]:.0f} % | '
