@@ -3,14 +3,14 @@
 #include <time.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <numeric>
-#include <queue>
+#include <vector>
 
 #include <oneapi/tbb/task_arena.h>
 
 #include "attend_plan.hpp"
+#include "sweep/makespan.hpp"
 #include "sweep/problem.hpp"
 #include "sweep/progress.hpp"
 
@@ -131,20 +131,6 @@ void simulate_shape(const KernelTable<float>& table, const Shape& shape, std::ve
 }
 
 }  // namespace
-
-double makespan(const std::vector<double>& task_seconds, int workers)
-{
-    std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
-    for (int worker = 0; worker < workers; ++worker) free_at.push(0);
-    double last = 0;
-    for (const double seconds : task_seconds) {
-        const double end = free_at.top() + seconds;
-        free_at.pop();
-        free_at.push(end);
-        last = std::max(last, end);
-    }
-    return last;
-}
 
 std::vector<SimulatedRun> simulate_threads(Target target, double seconds_after)
 {

@@ -25,9 +25,6 @@ struct SimulatedRun {
     double heads_only_efficiency() const { return serial_seconds / (workers * heads_only_seconds); }
 };
 
-/// The time at which the last worker ends where each takes the next task once it is free, the rule of run_tasks().
-double makespan(const std::vector<double>& task_seconds, int workers);
-
 /// Replays the operator's task plan on 1 to 128 workers for h 1, 4, 8, 12 and 16, at n 512 and 4096. What simulated
 /// workers do not do is share memory bandwidth, caches and clock rates. What follows is expected to take seconds_after.
 std::vector<SimulatedRun> simulate_threads(Target target, double seconds_after);
