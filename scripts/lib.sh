@@ -130,6 +130,10 @@ build_preset() {
     (cd -- "$repo_root" && "$cmake" --build --preset "$preset" --parallel "$jobs" "$@") </dev/null
 }
 
+source_revision() {
+    git -C "$repo_root" describe --always --dirty --abbrev=12 2>/dev/null || printf 'unknown'
+}
+
 # install_python_parts REQUIREMENTS VENV [PIP_OPTION...]: what a file lists, in a virtual environment; again when the
 # file changes.
 install_python_parts() {

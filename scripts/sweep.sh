@@ -60,10 +60,6 @@ interrupted() {
 }
 trap interrupted INT TERM
 
-source_revision() {
-    git describe --always --dirty --abbrev=12 2>/dev/null || printf 'unknown'
-}
-
 install_build_packages
 mkdir -p -- "$results_dir"
 install_report_parts

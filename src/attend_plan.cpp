@@ -93,8 +93,7 @@ template <class E>
 struct AttendPlan<E>::Cut {
     std::int64_t heads_of_unit;
     std::int64_t units;
-    bool
-        units_in_turn;  ///< one task runs all units of its rows one after another (the mean over heads is summed in order)
+    bool units_in_turn;  ///< one task runs all units of its rows in turn: the mean over heads is summed in order
     std::int64_t rows_of_unit;
     std::int64_t rows_of_block;
     std::int64_t blocks;
@@ -174,6 +173,7 @@ void AttendPlan<E>::run(const Queries& queries) const
         AttendRow<T>* const rows = scratch.template take<AttendRow<T>>(how.rows_of_block);
         T* const numbers = scratch.template take<T>(scratch_numbers);
         WorkReport done;
+        std::fill_n(rows, how.rows_of_block, AttendRow<T>{});  // describe_rows writes what the options need
         for (std::int64_t task = next(); task < tasks; task = next())
             run_block(queries, how, task, rows, numbers, options_.work ? &done : nullptr);
         if (!options_.work) return;
@@ -235,11 +235,7 @@ void AttendPlan<E>::run_block(const Queries& queries, const Cut& cut, std::int64
     for (std::int64_t unit = first_unit; unit < first_unit + units_of_task; ++unit) {
         const std::int64_t head = unit * cut.heads_of_unit;
         const std::int64_t kv_head = head / (sizes_.heads / sizes_.kv_heads);
-        for (std::int64_t i = 0; i < row_count; ++i) {
-            const std::int64_t r = first_row + i;
-            describe_row(queries, item, head + r % cut.heads_of_unit, queries.first_query + r / cut.heads_of_unit,
-                         rows[i]);
-        }
+        describe_rows(queries, item, cut, head, first_row, {rows, static_cast<std::size_t>(row_count)});
         AttendBlock<T> block = block_of(queries, cut);
         block.rows = rows;
         block.row_count = row_count;
@@ -266,15 +262,47 @@ void AttendPlan<E>::run_block(const Queries& queries, const Cut& cut, std::int64
 }
 
 template <class E>
-void AttendPlan<E>::describe_row(const Queries& queries, const Item& item, std::int64_t head, std::int64_t query,
-                                 AttendRow<T>& row) const
+void AttendPlan<E>::describe_rows(const Queries& queries, const Item& item, const Cut& cut, std::int64_t first_head,
+                                  std::int64_t first_row, std::span<AttendRow<T>> rows) const
 {
-    row = {};
-    if (!queries.panels) {
-        row.q = element(queries.Q, item.tensor, head, item.first_row + query);
-        row.y = element(queries.Y, item.tensor, head, item.first_row + query);
+    const bool bounded = options_.causal || options_.left_window >= 0 || options_.right_window >= 0;
+    const bool has_more = options_.mask.given() || options_.alibi.given() || options_.sinks.given() ||
+                          options_.weights.given() || options_.mean_weights.given() || options_.scores.given() ||
+                          options_.log_sum_exp.given();
+    const std::int64_t keys = keys_of(item);
+    const std::int64_t offset = first_position(options_, item.index);
+    std::int64_t query = queries.first_query + first_row / cut.heads_of_unit;
+    std::int64_t head = first_head + first_row % cut.heads_of_unit;
+    for (AttendRow<T>& row : rows) {
+        if (!queries.panels) {
+            row.q = element(queries.Q, item.tensor, head, item.first_row + query);
+            row.y = element(queries.Y, item.tensor, head, item.first_row + query);
+        }
+        row.position = saturating_add(query, offset);
+        const KeyRange range = bounded ? visible_keys(options_, row.position, keys) : KeyRange{0, keys};
+        row.first_key = range.first;
+        row.end_key = range.end;
+        if (has_more) describe_more(item, head, query, row);
+        if (++head == first_head + cut.heads_of_unit) {
+            head = first_head;
+            ++query;
+        }
     }
-    std::int64_t keys = options_.kv_lengths.given() ? options_.kv_lengths(item.index) : item.n_kv;
+}
+
+/// The keys that lengths and a short mask leave to a batch item.
+template <class E>
+std::int64_t AttendPlan<E>::keys_of(const Item& item) const
+{
+    const std::int64_t keys = options_.kv_lengths.given() ? options_.kv_lengths(item.index) : item.n_kv;
+    if (!options_.mask.given() || options_.mask.shape()[3] == 1) return keys;
+    return std::min(keys, options_.mask.shape()[3]);
+}
+
+/// What only some options need.
+template <class E>
+void AttendPlan<E>::describe_more(const Item& item, std::int64_t head, std::int64_t query, AttendRow<T>& row) const
+{
     if (options_.mask.given()) {
         const auto& shape = options_.mask.shape();
         const auto& strides = options_.mask.strides();
@@ -282,19 +310,14 @@ void AttendPlan<E>::describe_row(const Queries& queries, const Item& item, std::
                                     (shape[1] == 1 ? 0 : head * strides[1]) + (shape[2] == 1 ? 0 : query * strides[2]);
         row.mask = static_cast<const char*>(options_.mask.data()) +
                    offset * static_cast<std::int64_t>(bytes_of(options_.mask.type()));
-        if (shape[3] != 1) keys = std::min(keys, shape[3]);
     }
-    row.position = saturating_add(query, first_position(options_, item.index));
-    const KeyRange range = visible_keys(options_, row.position, keys);
-    row.first_key = range.first;
-    row.end_key = range.end;
     if (options_.alibi.given()) row.alibi_slope = options_.alibi(head);
     if (options_.sinks.given()) row.sink = options_.sinks(head);
-    if (options_.weights.given()) row.weights = element(options_.weights, item.index, head, query);
-    if (options_.scores.given()) row.scores = element(options_.scores, item.index, head, query);
-    if (options_.mean_weights.given()) row.mean_weights = &options_.mean_weights(item.index, query, 0);
-    if (options_.log_sum_exp.given())
-        row.log_sum_exp = &options_.log_sum_exp(item.tensor, head, item.first_row + query);
+    row.weights = options_.weights.given() ? element(options_.weights, item.index, head, query) : nullptr;
+    row.scores = options_.scores.given() ? element(options_.scores, item.index, head, query) : nullptr;
+    row.mean_weights = options_.mean_weights.given() ? &options_.mean_weights(item.index, query, 0) : nullptr;
+    row.log_sum_exp =
+        options_.log_sum_exp.given() ? &options_.log_sum_exp(item.tensor, head, item.first_row + query) : nullptr;
 }
 
 template class AttendPlan<float>;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include <headwise/attention.hpp>
 
@@ -68,8 +69,10 @@ private:
     void run_block(const Queries& queries, const Cut& cut, std::int64_t task, AttendRow<T>* rows, T* scratch,
                    WorkReport* work) const;
     AttendBlock<T> block_of(const Queries& queries, const Cut& cut) const;
-    void describe_row(const Queries& queries, const Item& item, std::int64_t head, std::int64_t query,
-                      AttendRow<T>& row) const;
+    void describe_rows(const Queries& queries, const Item& item, const Cut& cut, std::int64_t first_head,
+                       std::int64_t first_row, std::span<AttendRow<T>> rows) const;
+    std::int64_t keys_of(const Item& item) const;
+    void describe_more(const Item& item, std::int64_t head, std::int64_t query, AttendRow<T>& row) const;
 
     const KernelTable<T>& kernels_;
     AttendSizes sizes_;

@@ -1,4 +1,4 @@
-// The C interface but for the layer: each function is one call of C++, and nothing but a status leaves it.
+// The C interface but for the layer and the cache: each function is one call of C++, and only a status leaves it.
 #include <headwise/headwise.h>
 
 #include <algorithm>
@@ -35,6 +35,19 @@ void run_attention(const Check& check, const headwise_tensor* Q, const headwise_
     const auto v = view<const T, 4>(check, "V", V);
     const auto y = view<T, 4>(check, "Y", Y);
     run_with_options<T>(check, given, [&](const AttentionOptions<T>& options) { attention(q, k, v, y, options); });
+}
+
+template <class T>
+void run_ragged_attention(const Check& check, const headwise_tensor* Q, const headwise_tensor* K,
+                          const headwise_tensor* V, const headwise_tensor* Y, const RaggedStarts& starts,
+                          const headwise_attention_options* given)
+{
+    const auto q = view<const T, 3>(check, "Q", Q);
+    const auto k = view<const T, 3>(check, "K", K);
+    const auto v = view<const T, 3>(check, "V", V);
+    const auto y = view<T, 3>(check, "Y", Y);
+    run_with_options<T>(check, given,
+                        [&](const AttentionOptions<T>& options) { ragged_attention(q, k, v, y, starts, options); });
 }
 
 }  // namespace
@@ -126,15 +139,22 @@ headwise_status headwise_attention(const headwise_tensor* Q, const headwise_tens
     return status_of([&] {
         const Check check("headwise_attention");
         check_tensor(check, "Q", Q);
-        switch (Q->element_type) {
-            case HEADWISE_FLOAT32: return run_attention<float>(check, Q, K, V, Y, options);
-            case HEADWISE_FLOAT64: return run_attention<double>(check, Q, K, V, Y, options);
-            case HEADWISE_BFLOAT16: return run_attention<bfloat16>(check, Q, K, V, Y, options);
-            case HEADWISE_FLOAT16: return run_attention<float16>(check, Q, K, V, Y, options);
-            default:
-                check.fail("Q", "of element type " + element_type_text(Q->element_type),
-                           "float32, float64, bfloat16 or float16");
-        }
+        with_element_type(check, "Q", Q->element_type,
+                          [&]<class T>(T) { run_attention<T>(check, Q, K, V, Y, options); });
+    });
+}
+
+headwise_status headwise_ragged_attention(const headwise_tensor* Q, const headwise_tensor* K, const headwise_tensor* V,
+                                          const headwise_tensor* Y, const headwise_tensor* q_starts,
+                                          const headwise_tensor* kv_starts, const headwise_attention_options* options)
+{
+    return status_of([&] {
+        const Check check("headwise_ragged_attention");
+        check_tensor(check, "Q", Q);
+        const RaggedStarts starts{view<const std::int64_t, 1>(check, "q_starts", q_starts),
+                                  view<const std::int64_t, 1>(check, "kv_starts", kv_starts)};
+        with_element_type(check, "Q", Q->element_type,
+                          [&]<class T>(T) { run_ragged_attention<T>(check, Q, K, V, Y, starts, options); });
     });
 }
 

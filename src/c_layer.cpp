@@ -134,10 +134,8 @@ headwise_status headwise_layer_get_shape(const headwise_layer* layer, headwise_l
     return status_of([&] {
         const Check check("headwise_layer_get_shape");
         check_pointer(check, "layer", layer);
-        check_pointer(check, "shape", shape);
-        check_struct_size(check, "shape", shape->struct_size, first_size<headwise_layer_shape>);
         const LayerShape& s = std::visit([](const auto& l) -> const LayerShape& { return l.shape(); }, layer->layer);
-        *shape = {shape->struct_size, s.d_model, s.heads, s.kv_heads, s.d_k, s.d_v, s.d_model_kv};
+        write_struct(check, "shape", shape, {0, s.d_model, s.heads, s.kv_heads, s.d_k, s.d_v, s.d_model_kv});
     });
 }
 

@@ -62,7 +62,7 @@ void check_tensor(const Check& check, std::string_view name, const headwise_tens
 }
 
 void check_layout(const Check& check, std::string_view name, const headwise_tensor& tensor, headwise_element_type type,
-                  std::int32_t largest_rank, std::size_t alignment)
+                  std::int32_t largest_rank)
 {
     if (tensor.element_type != type)
         check.fail(name, "of element type " + element_type_text(tensor.element_type),
@@ -70,8 +70,6 @@ void check_layout(const Check& check, std::string_view name, const headwise_tens
     if (tensor.rank < 1 || tensor.rank > largest_rank)
         check.fail(name, "of rank " + std::to_string(tensor.rank),
                    largest_rank == 1 ? "rank 1" : "rank 1 to " + std::to_string(largest_rank));
-    if (reinterpret_cast<std::uintptr_t>(tensor.data) % alignment != 0)
-        check.fail(name, "of misaligned data", "data aligned to " + std::to_string(alignment) + " bytes");
 }
 
 Mask mask_from(const Check& check, const headwise_tensor* tensor)

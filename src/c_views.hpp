@@ -1,5 +1,5 @@
 // From the structs of the C interface to the views and options of C++. What C++ checks is left to it; here is checked
-// what its types rule out: null pointers, struct sizes, element types, ranks, alignment.
+// what its types rule out: null pointers, struct sizes, element types, ranks.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +23,12 @@ template <>
 inline constexpr std::size_t first_size<headwise_attention_options> = 152;
 template <>
 inline constexpr std::size_t first_size<headwise_work_report> = 120;
+template <>
+inline constexpr std::size_t first_size<headwise_past_and_present> = 40;
+template <>
+inline constexpr std::size_t first_size<headwise_kv_cache_shape> = 56;
+template <>
+inline constexpr std::size_t first_size<headwise_kv_cache_views> = 328;
 template <>
 inline constexpr std::size_t first_size<headwise_layer_shape> = 56;
 template <>
@@ -55,6 +61,17 @@ S read_struct(const Check& check, std::string_view name, const S* given)
     return copy;
 }
 
+/// Fills a struct of the caller's but for struct_size, as far as the caller's version knows its fields.
+template <class S>
+void write_struct(const Check& check, std::string_view name, S* given, S values)
+{
+    static_assert(first_size<S> > 0 && sizeof(S) >= first_size<S> && std::is_trivially_copyable_v<S>);
+    check_pointer(check, name, given);
+    check_struct_size(check, name, given->struct_size, first_size<S>);
+    values.struct_size = given->struct_size;
+    std::memcpy(given, &values, std::min(given->struct_size, sizeof(S)));
+}
+
 template <class T>
 constexpr headwise_element_type element_type_of = 0;
 template <>
@@ -76,16 +93,16 @@ std::string element_type_text(headwise_element_type type);
 /// Fails unless the tensor is there and has a known element type.
 void check_tensor(const Check& check, std::string_view name, const headwise_tensor* tensor);
 
-/// Fails unless the tensor has this element type, a rank up to `largest_rank` and data with this alignment.
+/// Fails unless the tensor has this element type and a rank up to `largest_rank`.
 void check_layout(const Check& check, std::string_view name, const headwise_tensor& tensor, headwise_element_type type,
-                  std::int32_t largest_rank, std::size_t alignment);
+                  std::int32_t largest_rank);
 
 /// The tensor as a view of Rank dimensions, with leading ones where its own rank is lower.
 template <class T, int Rank>
 TensorView<T, Rank> view(const Check& check, std::string_view name, const headwise_tensor* tensor)
 {
     check_tensor(check, name, tensor);
-    check_layout(check, name, *tensor, element_type_of<std::remove_const_t<T>>, Rank, alignof(T));
+    check_layout(check, name, *tensor, element_type_of<std::remove_const_t<T>>, Rank);
     TensorView<T, Rank> view;
     view.data = static_cast<T*>(tensor->data);
     view.shape.fill(1);
@@ -107,6 +124,30 @@ TensorView<T, Rank> optional_view(const Check& check, std::string_view name, con
     static std::remove_const_t<T> nothing{};
     if (!given.given()) given.data = &nothing;
     return given;
+}
+
+/// A view as a tensor. What is const stays so by the caller's word.
+template <class T, int Rank>
+headwise_tensor tensor_from(const TensorView<const T, Rank>& view)
+{
+    headwise_tensor tensor{const_cast<T*>(view.data), element_type_of<T>, Rank, {}, {}};
+    std::copy(view.shape.begin(), view.shape.end(), tensor.shape);
+    std::copy(view.strides.begin(), view.strides.end(), tensor.strides);
+    return tensor;
+}
+
+/// run(T{}) with the T of tensors of this element type, one that attention is computed in.
+template <class Run>
+void with_element_type(const Check& check, std::string_view name, headwise_element_type type, const Run& run)
+{
+    switch (type) {
+        case HEADWISE_FLOAT32: return run(float{});
+        case HEADWISE_FLOAT64: return run(double{});
+        case HEADWISE_BFLOAT16: return run(bfloat16{});
+        case HEADWISE_FLOAT16: return run(float16{});
+        default:
+            check.fail(name, "of element type " + element_type_text(type), "float32, float64, bfloat16 or float16");
+    }
 }
 
 Mask mask_from(const Check& check, const headwise_tensor* tensor);

@@ -73,9 +73,9 @@ Range within_period(const AnyView& view, std::int64_t period)
     const auto base = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data));
     Range range{base, base + bytes};
     for (std::size_t r = 0; r < view.shape.size(); ++r) {
+        if (view.shape[r] <= 1) continue;  // its stride reaches nothing, and may be of any size
         const std::int64_t stride = view.strides[r] * bytes;
-        if (view.shape[r] > 1 && stride % period != 0)
-            (stride < 0 ? range.low : range.high) += (view.shape[r] - 1) * stride;
+        if (stride % period != 0) (stride < 0 ? range.low : range.high) += (view.shape[r] - 1) * stride;
     }
     return range;
 }
@@ -85,8 +85,8 @@ Range within_period(const AnyView& view, std::int64_t period)
 bool interleaved(const AnyView& a, const AnyView& b)
 {
     for (std::size_t r = 0; r < a.strides.size(); ++r) {
+        if (a.shape[r] <= 1 || a.strides[r] == 0) continue;
         const std::int64_t period = magnitude(a.strides[r]) * static_cast<std::int64_t>(a.element_bytes);
-        if (a.shape[r] <= 1 || period == 0) continue;
         const Range in_a = within_period(a, period);
         const Range in_b = within_period(b, period);
         const std::int64_t distance = ((in_b.low - in_a.low) % period + period) % period;
@@ -152,16 +152,24 @@ void Check::input(const AnyView& view, std::span<const Extent> shape) const
         if (!fits) fail(view.name, "of shape " + shape_text(view.shape), expected_text(shape));
     }
     if (empty(view)) return;
-    std::int64_t count = static_cast<std::int64_t>(view.element_bytes);
-    for (const std::int64_t extent : view.shape)
-        if (__builtin_mul_overflow(count, extent, &count))
-            fail(view.name, "of shape " + shape_text(view.shape), "fewer than 2^63 bytes");
+    fewer_bytes(view.name, view.element_bytes, view.shape);
     if (view.data == nullptr) fail(view.name, "null", "data for shape " + shape_text(view.shape));
+    if (reinterpret_cast<std::uintptr_t>(view.data) % view.element_bytes != 0)
+        fail(view.name, "of misaligned data", "data aligned to " + std::to_string(view.element_bytes) + " bytes");
     const auto lowest = std::numeric_limits<std::int64_t>::min();
     const bool strides_fit =
         std::none_of(view.strides.begin(), view.strides.end(), [&](auto s) { return s == lowest; });
     if (!strides_fit || !byte_range(view))
         fail(view.name, "of strides " + shape_text(view.strides), "elements within 64-bit addresses");
+}
+
+void Check::fewer_bytes(std::string_view argument, std::size_t element_bytes,
+                        std::span<const std::int64_t> extents) const
+{
+    auto bytes = static_cast<std::int64_t>(element_bytes);
+    for (const std::int64_t extent : extents)
+        if (__builtin_mul_overflow(bytes, extent, &bytes))
+            fail(argument, "of shape " + shape_text(extents), "fewer than 2^63 bytes");
 }
 
 void Check::output(const AnyView& view, std::span<const Extent> shape) const
@@ -172,13 +180,13 @@ void Check::output(const AnyView& view, std::span<const Extent> shape) const
              "an output whose elements lie apart");
 }
 
-void Check::disjoint(const AnyView& output, const AnyView& other) const
+void Check::disjoint(const AnyView& view, const AnyView& other) const
 {
-    if (output.data == nullptr || other.data == nullptr || empty(output) || empty(other)) return;
-    const auto a = byte_range(output);
+    if (view.data == nullptr || other.data == nullptr || empty(view) || empty(other)) return;
+    const auto a = byte_range(view);
     const auto b = byte_range(other);
-    if (a->high <= b->low || b->high <= a->low || interleaved(output, other) || interleaved(other, output)) return;
-    fail(output.name, "overlapping " + std::string(other.name), "memory of its own");
+    if (a->high <= b->low || b->high <= a->low || interleaved(view, other) || interleaved(other, view)) return;
+    fail(view.name, "overlapping " + std::string(other.name), "memory of its own");
 }
 
 }  // namespace headwise

@@ -46,14 +46,18 @@ class Check {
 public:
     explicit Check(std::string_view call) : call_(call) {}
 
-    /// Extents as expected and not negative, data not null unless the view is empty, all addresses representable.
+    /// Extents as expected and not negative; unless the view is empty, data not null and aligned to its elements, and
+    /// all addresses representable.
     void input(const AnyView& view, std::span<const Extent> shape) const;
 
     /// As input; and no two indices at one address.
     void output(const AnyView& view, std::span<const Extent> shape) const;
 
-    /// `output` shares no element with `other`. Both have passed the checks above.
-    void disjoint(const AnyView& output, const AnyView& other) const;
+    /// The product of `extents` (none negative), in elements of that many bytes, is fewer than 2^63 bytes.
+    void fewer_bytes(std::string_view argument, std::size_t element_bytes, std::span<const std::int64_t> extents) const;
+
+    /// `view`, which the message names, shares no element with `other`. Both have passed the checks above.
+    void disjoint(const AnyView& view, const AnyView& other) const;
 
     [[noreturn]] void fail(std::string_view argument, const std::string& got, std::string_view expected) const;
 

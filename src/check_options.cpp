@@ -1,5 +1,6 @@
 #include "check_options.hpp"
 
+#include <cassert>
 #include <cmath>
 #include <string>
 
@@ -90,22 +91,26 @@ void check_options(const Check& check, const AttentionOptions<E>& options, const
 }
 
 template <class E>
-void check_apart(const Check& check, const AnyView& Y, std::span<const AnyView> tensors,
+void check_apart(const Check& check, std::span<const AnyView> outputs, std::span<const AnyView> inputs,
                  const AttentionOptions<E>& options)
 {
-    std::array<AnyView, 5> outputs{Y};
-    std::size_t count = 1;
-    for_each_output(options, [&](const AnyView& output) { outputs[count++] = output; });
-    for (std::size_t i = 0; i < count; ++i) {
-        for (const AnyView& tensor : tensors) check.disjoint(outputs[i], tensor);
-        for_each_input(options, [&](const AnyView& input) { check.disjoint(outputs[i], input); });
-        for (std::size_t j = 0; j < i; ++j) check.disjoint(outputs[i], outputs[j]);
-    }
+    assert(outputs.size() <= max_outputs);
+    std::array<AnyView, max_outputs + 4> all{};
+    std::size_t count = 0;
+    const auto add = [&](const AnyView& output) {
+        for (const AnyView& input : inputs) check.disjoint(output, input);
+        for_each_input(options, [&](const AnyView& input) { check.disjoint(output, input); });
+        for (std::size_t i = 0; i < count; ++i) check.disjoint(output, all[i]);
+        all[count++] = output;
+    };
+    for (const AnyView& output : outputs) add(output);
+    for_each_output(options, add);
 }
 
-#define HEADWISE_INSTANTIATE(E)                                                                   \
-    template void check_options<E>(const Check&, const AttentionOptions<E>&, const AttendSizes&); \
-    template void check_apart<E>(const Check&, const AnyView&, std::span<const AnyView>, const AttentionOptions<E>&);
+#define HEADWISE_INSTANTIATE(E)                                                                    \
+    template void check_options<E>(const Check&, const AttentionOptions<E>&, const AttendSizes&);  \
+    template void check_apart<E>(const Check&, std::span<const AnyView>, std::span<const AnyView>, \
+                                 const AttentionOptions<E>&);
 HEADWISE_INSTANTIATE(float)
 HEADWISE_INSTANTIATE(double)
 HEADWISE_INSTANTIATE(bfloat16)

@@ -35,9 +35,11 @@ void for_each_input(const AttentionOptions<E>& options, const Visit& visit)
 template <class E>
 void check_options(const Check& check, const AttentionOptions<E>& options, const AttendSizes& sizes);
 
-/// Each output apart from each input and from the outputs before it. `tensors` are the call's own inputs.
+/// Each output apart from each input and from the outputs before it. `outputs` (at most max_outputs) and `inputs` are
+/// the call's own; those of `options` come in addition. All of them have passed their other checks.
+constexpr std::size_t max_outputs = 3;
 template <class E>
-void check_apart(const Check& check, const AnyView& Y, std::span<const AnyView> tensors,
+void check_apart(const Check& check, std::span<const AnyView> outputs, std::span<const AnyView> inputs,
                  const AttentionOptions<E>& options);
 
 }  // namespace headwise

@@ -4,7 +4,12 @@
 #include <array>
 #include <string>
 
-#include "checked_attention.hpp"
+#include <headwise/target.hpp>
+
+#include "attend_plan.hpp"
+#include "check.hpp"
+#include "check_options.hpp"
+#include "checked_sizes.hpp"
 #include "key_range.hpp"
 
 namespace headwise {
@@ -27,12 +32,15 @@ void copy_tokens(const TensorView<T, 4>& to, const TensorView<const T, 4>& from,
         }
 }
 
-std::int64_t product(const Check& check, std::initializer_list<std::int64_t> sizes)
+/// present(., ., 0 .. n_past - 1, .) = past and what follows = added, for every item.
+template <class T>
+void concatenate(const TensorView<T, 4>& present, const TensorView<const T, 4>& past,
+                 const TensorView<const T, 4>& added)
 {
-    std::int64_t result = 1;
-    for (const std::int64_t size : sizes)
-        if (__builtin_mul_overflow(result, size, &result)) check.fail("shape", "too large", "fewer than 2^63 bytes");
-    return result;
+    for (std::int64_t item = 0; item < present.shape[0]; ++item) {
+        copy_tokens(present, past, item, 0, past.shape[2]);
+        copy_tokens(present, added, item, past.shape[2], added.shape[2]);
+    }
 }
 
 }  // namespace
@@ -50,8 +58,11 @@ KvCache<T>::KvCache(Shape shape) : shape_(shape)
     at_least("capacity", shape_.capacity, 0);
     at_least("d_k", shape_.d_k, 1);
     at_least("d_v", shape_.d_v, 1);
-    const std::int64_t widest = std::max(shape_.d_k, shape_.d_v);
-    product(check, {shape_.batch, shape_.kv_heads, shape_.capacity, widest, static_cast<std::int64_t>(sizeof(T))});
+    // Extents of 0 count as 1: strides are products of the others.
+    check.fewer_bytes("shape", sizeof(T),
+                      std::array{std::max<std::int64_t>(shape_.batch, 1), shape_.kv_heads,
+                                 std::max<std::int64_t>(shape_.capacity, 1), std::max(shape_.d_k, shape_.d_v)});
+    check.fewer_bytes("batch", sizeof(std::int64_t), std::array{shape_.batch});
     const std::int64_t rows = shape_.batch * shape_.kv_heads * shape_.capacity;
     k_.resize(static_cast<std::size_t>(rows * shape_.d_k));
     v_.resize(static_cast<std::size_t>(rows * shape_.d_v));
@@ -70,8 +81,8 @@ void KvCache<T>::append(TensorView<const T, 4> K, TensorView<const T, 4> V, Vect
     const std::array<std::int64_t, 4> whole{shape_.batch, shape_.kv_heads, shape_.capacity, shape_.d_k};
     const TensorView<T, 4> all_k(k_.data(), whole);
     const TensorView<T, 4> all_v(v_.data(), {whole[0], whole[1], whole[2], shape_.d_v});
-    check.disjoint(any_view("the cache", all_k), any_view("K", K));
-    check.disjoint(any_view("the cache", all_v), any_view("V", V));
+    for (const AnyView& memory : {any_view("the cache", all_k), any_view("the cache", all_v)})
+        for (const AnyView& input : {any_view("K", K), any_view("V", V)}) check.disjoint(input, memory);
     const auto count_of = [&](std::int64_t item) { return counts.given() ? counts(item) : K.shape[2]; };
     for (std::int64_t item = 0; item < shape_.batch; ++item) {
         const std::int64_t count = count_of(item);
@@ -85,10 +96,11 @@ void KvCache<T>::append(TensorView<const T, 4> K, TensorView<const T, 4> V, Vect
     }
     for (std::int64_t item = 0; item < shape_.batch; ++item) {
         std::int64_t& length = lengths_[static_cast<std::size_t>(item)];
-        copy_tokens(all_k, K, item, length, count_of(item));
-        copy_tokens(all_v, V, item, length, count_of(item));
+        const std::int64_t count = count_of(item);  // before the lengths change: counts may be a view of them
+        copy_tokens(all_k, K, item, length, count);
+        copy_tokens(all_v, V, item, length, count);
         offsets_[static_cast<std::size_t>(item)] = length;
-        length += count_of(item);
+        length += count;
     }
 }
 
@@ -150,50 +162,41 @@ void attention_with_past(TensorView<const T, 4> Q, TensorView<const T, 4> K, Ten
                          const PastAndPresent<T>& cache, TensorView<T, 4> Y, const AttentionOptions<T>& options)
 {
     const Check check("attention_with_past");
-    const Extent any_b{any_extent, "b"}, any_h{any_extent, "h_kv"}, any_n{any_extent, "n_new"},
-        any_width{any_extent, "d"};
-    check.input(any_view("K", K), std::array{any_b, any_h, any_n, any_width});
-    const Extent b{K.shape[0], "b"}, h_kv{K.shape[1], "h_kv"}, d_k{K.shape[3], "d_k"}, n_new{K.shape[2], "n_new"};
-    check.input(any_view("V", V), std::array{b, h_kv, n_new, any_width});
-    const Extent d_v{V.shape[3], "d_v"};
-    check.input(any_view("past_key", cache.past_key), std::array{b, h_kv, Extent{any_extent, "n_past"}, d_k});
-    const std::int64_t n_past = cache.past_key.shape[2];
-    check.input(any_view("past_value", cache.past_value), std::array{b, h_kv, Extent{n_past, "n_past"}, d_v});
-    const Extent total{saturating_add(n_past, K.shape[2]), "n_past + n_new"};
+    AttendSizes sizes = checked_sizes(check, Q, K, V, Y);
+    const Extent b{sizes.batch, "b"}, h_kv{sizes.kv_heads, "h_kv"}, d_k{sizes.d_k, "d_k"}, d_v{sizes.d_v, "d_v"};
+    TensorView<const T, 4> past_key = cache.past_key, past_value = cache.past_value;
+    if (!past_key.given() && !past_value.given()) {
+        past_key.shape = {sizes.batch, sizes.kv_heads, 0, sizes.d_k};
+        past_value.shape = {sizes.batch, sizes.kv_heads, 0, sizes.d_v};
+    }
+    check.input(any_view("past_key", past_key), std::array{b, h_kv, Extent{any_extent, "n_past"}, d_k});
+    const std::int64_t n_past = past_key.shape[2];
+    check.input(any_view("past_value", past_value), std::array{b, h_kv, Extent{n_past, "n_past"}, d_v});
+    sizes.n_kv = saturating_add(n_past, sizes.n_kv);
+    const Extent total{sizes.n_kv, "n_past + n_new"};
     check.output(any_view("present_key", cache.present_key), std::array{b, h_kv, total, d_k});
     check.output(any_view("present_value", cache.present_value), std::array{b, h_kv, total, d_v});
-    if (options.query_offset != 0 || options.query_offsets.given())
-        check.fail("query_offset", "given", "none, since it is the length of the past");
-    if (options.kv_lengths.given()) check.fail("kv_lengths", "given", "none, since the past has no padding");
 
-    const std::array presents{any_view("present_key", cache.present_key),
-                              any_view("present_value", cache.present_value)};
-    check.disjoint(presents[0], presents[1]);
-    for (const AnyView& present : presents) {
-        for (const AnyView& input : {any_view("Q", Q), any_view("K", K), any_view("V", V),
-                                     any_view("past_key", cache.past_key), any_view("past_value", cache.past_value)})
-            check.disjoint(present, input);
-        for_each_input(options, [&](const AnyView& input) { check.disjoint(present, input); });
-    }
-    const auto apart_from_sources = [&](const AnyView& output) {
-        for (const AnyView& input : {any_view("K", K), any_view("V", V), any_view("past_key", cache.past_key),
-                                     any_view("past_value", cache.past_value)})
-            check.disjoint(output, input);
+    const auto refuse = [&](bool given, std::string_view name, std::string_view reason) {
+        if (given) check.fail(name, "given", reason);
     };
-    apart_from_sources(any_view("Y", Y));
-    for_each_output(options, apart_from_sources);
-
+    refuse(options.query_offset != 0, "query_offset", "none: it is the length of the past");
+    refuse(options.query_offsets.given(), "query_offsets", "none: they are the length of the past");
+    refuse(options.kv_lengths.given(), "kv_lengths", "none: the past has no padding");
     AttentionOptions<T> over_present = options;
     over_present.query_offset = n_past;
-    attention_checked_before(Q, TensorView<const T, 4>(cache.present_key), TensorView<const T, 4>(cache.present_value),
-                             Y, over_present, [&] {
-                                 for (std::int64_t item = 0; item < K.shape[0]; ++item) {
-                                     copy_tokens(cache.present_key, cache.past_key, item, 0, n_past);
-                                     copy_tokens(cache.present_key, K, item, n_past, K.shape[2]);
-                                     copy_tokens(cache.present_value, cache.past_value, item, 0, n_past);
-                                     copy_tokens(cache.present_value, V, item, n_past, K.shape[2]);
-                                 }
-                             });
+    check_options(check, over_present, sizes);
+    check_apart(check,
+                std::array{any_view("Y", Y), any_view("present_key", cache.present_key),
+                           any_view("present_value", cache.present_value)},
+                std::array{any_view("Q", Q), any_view("K", K), any_view("V", V), any_view("past_key", past_key),
+                           any_view("past_value", past_value)},
+                options);
+
+    const KernelTable<compute_t<T>>& kernels = kernel_table<compute_t<T>>(active_target());
+    concatenate(cache.present_key, past_key, K);
+    concatenate(cache.present_value, past_value, V);
+    AttendPlan<T>(kernels, sizes, cache.present_key, cache.present_value, over_present).run(Q, Y);
 }
 
 #define HEADWISE_INSTANTIATE(T)                                                                                  \

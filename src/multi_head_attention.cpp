@@ -192,8 +192,10 @@ void BasicMultiHeadAttention<T>::forward(TensorView<const T, 3> X, TensorView<co
     check.input(any_view("X_kv", X_kv), std::array{b, Extent{any_extent, "n_kv"}, Extent{s.d_model_kv, "d_model_kv"}});
     check.output(any_view("Y", Y), std::array{b, Extent{X.shape[1], "n"}, d_model});
     const AttendSizes sizes{X.shape[0], s.heads, s.kv_heads, X.shape[1], X_kv.shape[1], s.d_k, s.d_v};
+    check.fewer_bytes("the projection of X_kv", sizeof(T),
+                      std::array{sizes.batch, sizes.kv_heads, sizes.n_kv, sizes.d_k + sizes.d_v});
     check_options(check, options, sizes);
-    check_apart(check, any_view("Y", Y), std::array{any_view("X", X), any_view("X_kv", X_kv)}, options);
+    check_apart(check, std::array{any_view("Y", Y)}, std::array{any_view("X", X), any_view("X_kv", X_kv)}, options);
     const Packed& p = *packed_;
     Forward<T>{s, p.W_q, p.W_k, p.W_v, p.W_o, kernel_table<T>(active_target()), sizes, options}.run(X, X_kv, Y);
 }

@@ -21,8 +21,8 @@ struct PanelRange {
     std::int64_t tokens;
 };
 
-/// Products of a packed matrix with the tokens of a tensor. Where there are fewer panels than threads want, the matrix's
-/// rows are shared out too, in whole strips, which changes no bit of the results.
+/// Products of a packed matrix with the tokens of a tensor. Where there are fewer panels than threads want, the
+/// matrix's rows are shared out too, in whole strips, which changes no bit of the results.
 template <class T>
 class ProjectTokens {
 public:

@@ -1,8 +1,15 @@
 // The operator on sequences packed one after another.
+#include <algorithm>
 #include <array>
 #include <string>
 
-#include "checked_attention.hpp"
+#include <headwise/attention.hpp>
+#include <headwise/target.hpp>
+
+#include "attend_plan.hpp"
+#include "check.hpp"
+#include "check_options.hpp"
+#include "checked_sizes.hpp"
 
 namespace headwise {
 
@@ -39,8 +46,8 @@ void refuse_dense_options(const Check& check, const AttentionOptions<E>& options
 }
 
 template <class E>
-void checked_ragged(const TensorView<const E, 4>& Q, const TensorView<const E, 4>& K, const TensorView<const E, 4>& V,
-                    const TensorView<E, 4>& Y, const RaggedStarts& starts, const AttentionOptions<E>& options)
+void checked_ragged(const TensorView<const E, 3>& Q, const TensorView<const E, 3>& K, const TensorView<const E, 3>& V,
+                    const TensorView<E, 3>& Y, const RaggedStarts& starts, const AttentionOptions<E>& options)
 {
     const Check check("ragged_attention");
     AttendSizes sizes = checked_sizes(check, Q, K, V, Y);
@@ -49,19 +56,19 @@ void checked_ragged(const TensorView<const E, 4>& Q, const TensorView<const E, 4
     if (starts.q_starts.shape[0] < 1)
         check.fail("q_starts", "of shape " + shape_text(starts.q_starts.shape), "b + 1 numbers");
     check.input(any_view("kv_starts", starts.kv_starts), std::array{Extent{starts.q_starts.shape[0], "b + 1"}});
-    const AnyView Y_view = any_view("Y", Y);
-    const std::array inputs{any_view("Q", Q), any_view("K", K), any_view("V", V), any_view("q_starts", starts.q_starts),
-                            any_view("kv_starts", starts.kv_starts)};
-    check_apart(check, Y_view, inputs, options);
     if (options.log_sum_exp.given())
         check.output(any_view("log_sum_exp", options.log_sum_exp),
                      std::array{Extent{1, "one"}, Extent{sizes.heads, "h"}, Extent{sizes.n_q, "tokens"}});
     sizes.n_q = longest_sequence(check, "q_starts", starts.q_starts, sizes.n_q);
     sizes.n_kv = longest_sequence(check, "kv_starts", starts.kv_starts, sizes.n_kv);
     sizes.batch = starts.q_starts.shape[0] - 1;
-    AttentionOptions<E> checked = options;
-    checked.log_sum_exp = {};  // of another shape here
-    check_options(check, checked, sizes);
+    AttentionOptions<E> dense = options;
+    dense.log_sum_exp = {};  // of another shape in a dense batch
+    check_options(check, dense, sizes);
+    check_apart(check, std::array{any_view("Y", Y)},
+                std::array{any_view("Q", Q), any_view("K", K), any_view("V", V), any_view("q_starts", starts.q_starts),
+                           any_view("kv_starts", starts.kv_starts)},
+                options);
     AttendPlan<E>(kernel_table<compute_t<E>>(active_target()), sizes, K, V, options).run(Q, Y, starts);
 }
 
@@ -70,25 +77,25 @@ void checked_ragged(const TensorView<const E, 4>& Q, const TensorView<const E, 4
 void ragged_attention(TensorView<const float, 3> Q, TensorView<const float, 3> K, TensorView<const float, 3> V,
                       TensorView<float, 3> Y, const RaggedStarts& starts, const AttentionOptions<float>& options)
 {
-    checked_ragged<float>(Q, K, V, Y, starts, options);
+    checked_ragged(Q, K, V, Y, starts, options);
 }
 
 void ragged_attention(TensorView<const double, 3> Q, TensorView<const double, 3> K, TensorView<const double, 3> V,
                       TensorView<double, 3> Y, const RaggedStarts& starts, const AttentionOptions<double>& options)
 {
-    checked_ragged<double>(Q, K, V, Y, starts, options);
+    checked_ragged(Q, K, V, Y, starts, options);
 }
 
 void ragged_attention(TensorView<const bfloat16, 3> Q, TensorView<const bfloat16, 3> K, TensorView<const bfloat16, 3> V,
                       TensorView<bfloat16, 3> Y, const RaggedStarts& starts, const AttentionOptions<bfloat16>& options)
 {
-    checked_ragged<bfloat16>(Q, K, V, Y, starts, options);
+    checked_ragged(Q, K, V, Y, starts, options);
 }
 
 void ragged_attention(TensorView<const float16, 3> Q, TensorView<const float16, 3> K, TensorView<const float16, 3> V,
                       TensorView<float16, 3> Y, const RaggedStarts& starts, const AttentionOptions<float16>& options)
 {
-    checked_ragged<float16>(Q, K, V, Y, starts, options);
+    checked_ragged(Q, K, V, Y, starts, options);
 }
 
 }  // namespace headwise

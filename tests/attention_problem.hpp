@@ -199,8 +199,8 @@ struct Outputs {
 
     bool intact_around() const
     {
-        return Y.intact_around() && weights.intact_around() && scores.intact_around() &&
-               mean_weights.intact_around() && log_sum_exp.intact_around();
+        return Y.intact_around() && weights.intact_around() && scores.intact_around() && mean_weights.intact_around() &&
+               log_sum_exp.intact_around();
     }
 
     bool same_bits_as(const Outputs& other) const
@@ -239,14 +239,21 @@ Outputs<E> run_reference(const Inputs<E>& inputs)
     return outputs;
 }
 
-/// The oracle: wider numbers than E is computed in, results rounded to the type that E is computed in.
-template <class E>
-Outputs<compute_t<E>> run_oracle(const Inputs<E>& inputs)
+/// The oracle of a call: naive<Number>(inputs) with wider numbers than E is computed in, results rounded to the type
+/// that E is computed in.
+template <class E, class Naive>
+Outputs<compute_t<E>> oracle(const Inputs<E>& inputs, const Naive& naive)
 {
     using T = compute_t<E>;
     using Wide = std::conditional_t<std::is_same_v<T, double>, long double, double>;
-    if constexpr (std::is_same_v<E, T>) return run_reference<Wide>(inputs);
-    else return run_reference<Wide>(Inputs<T>(inputs));
+    if constexpr (std::is_same_v<E, T>) return naive.template operator()<Wide>(inputs);
+    else return naive.template operator()<Wide>(Inputs<T>(inputs));
+}
+
+template <class E>
+Outputs<compute_t<E>> run_oracle(const Inputs<E>& inputs)
+{
+    return oracle(inputs, []<class Number>(const auto& wide) { return run_reference<Number>(wide); });
 }
 
 // Compiled once, in test_tensors.cpp.

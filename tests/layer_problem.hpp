@@ -17,16 +17,16 @@ struct RandomLayer {
     Tensor<T, 1> b_o;
     bool biased;
 
-    explicit RandomLayer(const LayerShape& given, bool biased_ = true)
+    explicit RandomLayer(const LayerShape& given, bool biased_ = true, Layout layout = Layout::dense)
         : shape(headwise::resolved(given)),
-          W_q({shape.heads, shape.d_model, shape.d_k}),
-          W_k({shape.kv_heads, shape.d_model_kv, shape.d_k}),
-          W_v({shape.kv_heads, shape.d_model_kv, shape.d_v}),
-          W_o({shape.heads * shape.d_v, shape.d_model}),
-          b_q({shape.heads, shape.d_k}),
-          b_k({shape.kv_heads, shape.d_k}),
-          b_v({shape.kv_heads, shape.d_v}),
-          b_o({shape.d_model}),
+          W_q({shape.heads, shape.d_model, shape.d_k}, layout),
+          W_k({shape.kv_heads, shape.d_model_kv, shape.d_k}, layout),
+          W_v({shape.kv_heads, shape.d_model_kv, shape.d_v}, layout),
+          W_o({shape.heads * shape.d_v, shape.d_model}, layout),
+          b_q({shape.heads, shape.d_k}, layout),
+          b_k({shape.kv_heads, shape.d_k}, layout),
+          b_v({shape.kv_heads, shape.d_v}, layout),
+          b_o({shape.d_model}, layout),
           biased(biased_)
     {
         Random random(11);

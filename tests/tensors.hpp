@@ -157,6 +157,15 @@ T& at(const headwise::TensorView<T, Rank>& view, const std::array<std::int64_t, 
     return view.data[offset];
 }
 
+/// The first batch item, without the batch dimension: (b, h, n, d) to (h, n, d).
+template <class T>
+headwise::TensorView<T, 3> heads_of(const headwise::TensorView<T, 4>& view)
+{
+    return {view.data,
+            {view.shape[1], view.shape[2], view.shape[3]},
+            {view.strides[1], view.strides[2], view.strides[3]}};
+}
+
 /// A tensor in guarded memory. What lies around and between its elements is NaN in inputs (End::guard) and a canary in
 /// outputs; elements begin with the same bytes, so that one that was never written shows.
 template <class T, int Rank>

@@ -72,20 +72,50 @@ TEMPLATE_TEST_CASE("attention: strides change no bit of the result", "[attention
 TEMPLATE_TEST_CASE("attention: nothing past an input's end is read", "[attention][layout]", float, double, bfloat16,
                    float16)
 {
-    for_each_target([](Target) {
+    for_each_target([](Target target) {
         for (const std::int64_t width : {1, 3, 8, 15, 17, 40, 59, 64, 111, 128})
             for (const std::int64_t n : {1, 5, 16, 33, 195})
-                for (const MaskKind mask : {MaskKind::boolean, MaskKind::float32, MaskKind::element}) {
-                    const Problem p{.n_q = n,
-                                    .n_kv = n,
-                                    .d_k = width,
-                                    .d_v = width,
-                                    .mask = mask,
-                                    .mask_shape = {1, 1, n, n},
-                                    .sinks = true,
-                                    .alibi = true,
-                                    .log_sum_exp = true};
-                    CHECK(run_kernels(Inputs<TestType>(p)).intact_around());
+                for (const MaskKind mask : {MaskKind::boolean, MaskKind::float32, MaskKind::element})
+                    for (const Layout layout : {Layout::dense, Layout::misaligned}) {
+                        const Problem p{.b = 2,
+                                        .h = 2,
+                                        .h_kv = 1,
+                                        .n_q = n,
+                                        .n_kv = n,
+                                        .d_k = width,
+                                        .d_v = width % 7 + 1,
+                                        .q_layout = layout,
+                                        .k_layout = layout,
+                                        .v_layout = layout,
+                                        .y_layout = layout,
+                                        .query_offsets = true,
+                                        .kv_lengths = true,
+                                        .mask = mask,
+                                        .mask_shape = {1, 2, n, n},
+                                        .mask_layout = layout,
+                                        .sinks = true,
+                                        .alibi = true,
+                                        .log_sum_exp = true};
+                        INFO(headwise::name(target) << ", " << p.text());
+                        CHECK(run_kernels(Inputs<TestType>(p)).intact_around());
+                    }
+    });
+}
+
+// A mask's rows may end at the page too: one row of keys for all, one key for a row, and one that is too short.
+TEST_CASE("attention: nothing past the end of a broadcast or short mask is read", "[attention][layout]")
+{
+    for_each_target([](Target target) {
+        for (const std::int64_t n : {5, 33, 195})
+            for (const MaskKind mask : {MaskKind::boolean, MaskKind::float32, MaskKind::element})
+                for (const std::array<std::int64_t, 4>& shape :
+                     {std::array<std::int64_t, 4>{1, 1, 1, n}, std::array<std::int64_t, 4>{1, 1, n, 1},
+                      std::array<std::int64_t, 4>{1, 3, 1, n / 2}, std::array<std::int64_t, 4>{1, 1, 1, 1}}) {
+                    const Problem p{.h = 3, .h_kv = 3, .n_q = n, .n_kv = n, .d_k = 8, .d_v = 8, .mask = mask,
+                                    .mask_shape = shape, .weights = true};
+                    INFO(headwise::name(target) << ", " << p.text());
+                    CHECK(run_kernels(Inputs<float>(p)).intact_around());
+                    CHECK(run_kernels(Inputs<bfloat16>(p)).intact_around());
                 }
     });
 }

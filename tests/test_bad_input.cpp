@@ -9,14 +9,26 @@ using headwise::TensorView;
 namespace {
 
 using Options = headwise::AttentionOptions<float>;
-constexpr std::int64_t huge = std::int64_t{1} << 62;
-constexpr std::int64_t lowest = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t huge = huge_number, lowest = lowest_number;
 
 /// A valid call with every option and output, to be spoilt.
 struct Call {
-    Problem problem{.b = 2, .h = 4, .h_kv = 2, .n_q = 3, .n_kv = 5, .d_k = 6, .d_v = 7, .kv_lengths = true,
-                    .mask = MaskKind::float32, .mask_shape = {2, 4, 3, 5}, .sinks = true, .alibi = true,
-                    .weights = true, .mean_weights = true, .scores = true, .log_sum_exp = true};
+    Problem problem{.b = 2,
+                    .h = 4,
+                    .h_kv = 2,
+                    .n_q = 3,
+                    .n_kv = 5,
+                    .d_k = 6,
+                    .d_v = 7,
+                    .kv_lengths = true,
+                    .mask = MaskKind::float32,
+                    .mask_shape = {2, 4, 3, 5},
+                    .sinks = true,
+                    .alibi = true,
+                    .weights = true,
+                    .mean_weights = true,
+                    .scores = true,
+                    .log_sum_exp = true};
     Inputs<float> inputs{problem};
     Outputs<float> outputs{problem};
     TensorView<const float, 4> Q = inputs.Q.input(), K = inputs.K.input(), V = inputs.V.input();
@@ -36,30 +48,14 @@ struct Call {
 
 using Bad = BadCall<Call>;
 
-/// An input or output of rank 4: every way in which it can be wrong whatever it means.
-template <class View>
-void add_tensor(std::vector<Bad>& all, const std::string& name, View Call::* view, const std::string& shape)
-{
-    for (std::size_t r = 0; r < 4; ++r) {
-        if (!(r == 3 && name == "V")) {  // V's width is free: it is Y's that must fit
-            all.push_back({name + " longer", [=](Call& c) { ++(c.*view).shape[r]; }, {}});
-        }
-        all.push_back({name + " negative", [=](Call& c) { (c.*view).shape[r] = -1; }, {name, "-1"}});
-    }
-    all.push_back({name + " null", [=](Call& c) { (c.*view).data = nullptr; }, {name, "null", shape}});
-    all.push_back({name + " not given", [=](Call& c) { c.*view = {}; }, {}});
-    all.push_back({name + " far", [=](Call& c) { (c.*view).strides[2] = huge; }, {name, "strides", "64-bit"}});
-    all.push_back({name + " far", [=](Call& c) { (c.*view).strides[3] = -huge; }, {name, "strides", "64-bit"}});
-    all.push_back({name + " lowest stride", [=](Call& c) { (c.*view).strides[0] = lowest; }, {name, "strides"}});
-}
-
 std::vector<Bad> tensor_calls()
 {
     std::vector<Bad> all;
-    add_tensor(all, "Q", &Call::Q, "(2, 4, 3, 6)");
-    add_tensor(all, "K", &Call::K, "(2, 2, 5, 6)");
-    add_tensor(all, "V", &Call::V, "(2, 2, 5, 7)");
-    add_tensor(all, "Y", &Call::Y, "(2, 4, 3, 7)");
+    add_required_view(all, "Q", [](Call& c) -> auto& { return c.Q; });
+    add_required_view(all, "K", [](Call& c) -> auto& { return c.K; });
+    add_required_view(all, "V", [](Call& c) -> auto& { return c.V; });
+    add_required_view(all, "Y", [](Call& c) -> auto& { return c.Y; });
+    add_output_view(all, "Y", [](Call& c) -> auto& { return c.Y; });
     const auto add = [&](std::string what, std::function<void(Call&)> spoil, std::vector<std::string> words) {
         all.push_back({std::move(what), std::move(spoil), std::move(words)});
     };
@@ -96,17 +92,23 @@ std::vector<Bad> overlap_calls()
     add("weights on K", [](Call& c) { c.K.data = c.options.weights.data; }, {"weights", "overlapping K"});
     add("weights on Y", [](Call& c) { c.options.weights.data = c.Y.data; }, {"weights", "overlapping Y"});
     add("scores on weights", [](Call& c) { c.options.scores = c.options.weights; }, {"scores", "overlapping weights"});
+    add("log_sum_exp on Y", [](Call& c) { c.options.log_sum_exp.data = c.Y.data; }, {"log_sum_exp", "overlapping Y"});
+    add("weights on alibi", [](Call& c) { c.options.alibi.data = c.options.weights.data; },
+        {"weights", "overlapping alibi"});
+    add("scores on V", [](Call& c) { c.V.data = c.options.scores.data; }, {"scores", "overlapping V"});
+    add("mean_weights on query_offsets",
+        [](Call& c) {
+            c.options.query_offsets = {reinterpret_cast<const std::int64_t*>(c.options.mean_weights.data), {2}};
+        },
+        {"mean_weights", "overlapping query_offsets"});
     add("mean_weights on Y", [](Call& c) { c.options.mean_weights.data = &c.Y(1, 0, 0, 0); },
         {"mean_weights", "overlapping Y"});
     add("log_sum_exp on sinks", [](Call& c) { c.options.sinks.data = c.options.log_sum_exp.data; },
         {"log_sum_exp", "overlapping sinks"});
-    add("weights on mask",
-        [](Call& c) { c.options.mask = TensorView<const float, 4>(c.options.weights); },
+    add("weights on mask", [](Call& c) { c.options.mask = TensorView<const float, 4>(c.options.weights); },
         {"weights", "overlapping mask"});
     add("Y on kv_lengths",
-        [](Call& c) {
-            c.Y.data = reinterpret_cast<float*>(const_cast<std::int64_t*>(c.options.kv_lengths.data)) - 83;
-        },
+        [](Call& c) { c.Y.data = reinterpret_cast<float*>(const_cast<std::int64_t*>(c.options.kv_lengths.data)) - 83; },
         {"Y", "overlapping kv_lengths"});
     add("interleaved rows that meet",
         [](Call& c) {
@@ -139,7 +141,6 @@ std::vector<Bad> option_calls()
         {"query_offset", "1", "query_offsets"});
     add("kv_lengths of other length", [](Call& c) { c.options.kv_lengths.shape[0] = 1; },
         {"kv_lengths", "(1)", "b = 2"});
-    add("kv_lengths null", [](Call& c) { c.options.kv_lengths.data = nullptr; }, {"kv_lengths", "null"});
     add("negative length", [](Call& c) { c.inputs.kv_lengths.view()(1) = -1; },
         {"kv_lengths", "-1", "index 1", "n_kv = 5"});
     add("length beyond the keys", [](Call& c) { c.inputs.kv_lengths.view()(0) = 6; },
@@ -153,17 +154,25 @@ std::vector<Bad> option_calls()
     mask({1, 1, 2, 5});
     mask({1, 1, 1, 6});
     mask({0, 1, 1, 5});
-    add("mask null", [](Call& c) { c.options.mask = TensorView<const float, 2>(nullptr, {3, 5}); },
-        {"mask", "null"});
+    add("mask null", [](Call& c) { c.options.mask = TensorView<const float, 2>(nullptr, {3, 5}); }, {"mask", "null"});
     add("mask negative", [](Call& c) { c.options.mask = TensorView<const float, 2>(c.Q.data, {-3, 5}); },
         {"mask", "-3"});
+    add("mask far", [](Call& c) { c.options.mask = TensorView<const float, 2>(c.Q.data, {3, 5}, {huge, 1}); },
+        {"mask", "strides", "64-bit"});
+    add("mask of too many",
+        [](Call& c) { c.options.mask = TensorView<const float, 2>(c.Q.data, {huge, huge}, {0, 0}); }, {"mask", "2^63"});
+    add("mask misaligned",
+        [](Call& c) {
+            const auto address = reinterpret_cast<std::uintptr_t>(c.Q.data) + 2;
+            c.options.mask = TensorView<const float, 2>(reinterpret_cast<const float*>(address), {3, 5});
+        },
+        {"mask", "misaligned", "4 bytes"});
     add("mask of doubles", [](Call& c) { c.options.mask = TensorView<const double, 2>(nullptr, {1, 1}); },
         {"mask", "element type"});
     add("mask of half floats",
         [](Call& c) { c.options.mask = TensorView<const headwise::float16, 2>(nullptr, {1, 1}); },
         {"mask", "element type"});
     add("sinks of other length", [](Call& c) { c.options.sinks.shape[0] = 2; }, {"sinks", "(2)", "h = 4"});
-    add("sinks null", [](Call& c) { c.options.sinks.data = nullptr; }, {"sinks", "null"});
     add("sinks NaN", [=](Call& c) { c.inputs.sinks.view()(2) = static_cast<float>(not_a_number); },
         {"sinks", "nan", "head 2"});
     add("sinks infinite", [=](Call& c) { c.inputs.sinks.view()(3) = static_cast<float>(infinity); },
@@ -176,20 +185,27 @@ std::vector<Bad> option_calls()
     return all;
 }
 
-std::vector<Bad> output_calls()
+std::vector<Bad> vector_and_output_calls()
 {
     std::vector<Bad> all;
-    const auto add_output = [&](const std::string& name, auto Options::* view, const std::string& extents) {
-        all.push_back({name + " longer", [=](Call& c) { ++(c.options.*view).shape.back(); }, {name, extents}});
-        all.push_back({name + " shorter", [=](Call& c) { --(c.options.*view).shape[0]; }, {name, extents, "b = 2"}});
-        all.push_back({name + " null", [=](Call& c) { (c.options.*view).data = nullptr; }, {name, "null"}});
-        all.push_back({name + " broadcast", [=](Call& c) { (c.options.*view).strides[1] = 0; }, {name, "apart"}});
-        all.push_back({name + " far", [=](Call& c) { (c.options.*view).strides[1] = huge; }, {name, "64-bit"}});
+    const auto add = [&](std::string what, std::function<void(Call&)> spoil, std::vector<std::string> words) {
+        all.push_back({std::move(what), std::move(spoil), std::move(words)});
     };
-    add_output("weights", &Options::weights, "n_kv = 5");
-    add_output("scores", &Options::scores, "n_kv = 5");
-    add_output("mean_weights", &Options::mean_weights, "n_kv = 5");
-    add_output("log_sum_exp", &Options::log_sum_exp, "n_q = 3");
+    add_view(all, "kv_lengths", [](Call& c) -> auto& { return c.options.kv_lengths; });
+    add_view(all, "sinks", [](Call& c) -> auto& { return c.options.sinks; });
+    add_view(all, "alibi", [](Call& c) -> auto& { return c.options.alibi; });
+    add_view(all, "query_offsets", [](Call& c) -> auto& {
+        if (!c.options.query_offsets.given()) c.options.query_offsets = c.inputs.query_offsets.input();
+        return c.options.query_offsets;
+    });
+    add_output_view(all, "weights", [](Call& c) -> auto& { return c.options.weights; });
+    add_output_view(all, "scores", [](Call& c) -> auto& { return c.options.scores; });
+    add_output_view(all, "mean_weights", [](Call& c) -> auto& { return c.options.mean_weights; });
+    add_output_view(all, "log_sum_exp", [](Call& c) -> auto& { return c.options.log_sum_exp; });
+    add("weights of other keys", [](Call& c) { --c.options.weights.shape[3]; }, {"weights", "n_kv = 5"});
+    add("scores of other heads", [](Call& c) { --c.options.scores.shape[1]; }, {"scores", "h = 4"});
+    add("mean_weights of other items", [](Call& c) { --c.options.mean_weights.shape[0]; }, {"mean_weights", "b = 2"});
+    add("log_sum_exp of other queries", [](Call& c) { --c.options.log_sum_exp.shape[2]; }, {"log_sum_exp", "n_q = 3"});
     return all;
 }
 
@@ -218,9 +234,9 @@ TEST_CASE("bad input: options", "[bad_input]")
     check_refused(option_calls(), "attention");
 }
 
-TEST_CASE("bad input: outputs on request", "[bad_input]")
+TEST_CASE("bad input: vectors, and outputs on request", "[bad_input]")
 {
-    check_refused(output_calls(), "attention");
+    check_refused(vector_and_output_calls(), "attention");
 }
 
 TEST_CASE("bad input: unusual but right calls are not refused", "[bad_input]")

@@ -11,7 +11,7 @@ using headwise::PackedLinearWeights;
 
 namespace {
 
-constexpr std::int64_t huge = std::int64_t{1} << 62;
+constexpr std::int64_t huge = huge_number;
 
 /// A valid layer and forward. Spoil the shape, the weights or the forward's arguments.
 struct Call {
@@ -20,6 +20,7 @@ struct Call {
     LayerWeights<float> weights = random.weights();
     Tensor<float, 3> tokens{{2, 6, 12}}, keys{{2, 8, 7}}, result{{2, 6, 12}, Layout::dense, End::canaries};
     Tensor<float, 4> kept_weights{{2, 4, 6, 8}, Layout::dense, End::canaries};
+    Tensor<std::int64_t, 1> lengths{{3}};
     headwise::TensorView<const float, 3> X = tokens.input(), X_kv = keys.input();
     headwise::TensorView<float, 3> Y = result.view();
     headwise::AttentionOptions<float> options{.weights = kept_weights.view()};
@@ -29,6 +30,7 @@ struct Call {
         Random numbers(41);
         randomize(tokens, numbers);
         randomize(keys, numbers);
+        fill(lengths, [](const auto& i) { return 8 + i[0]; });
     }
 
     bool untouched() const { return result.untouched() && kept_weights.untouched(); }
@@ -48,9 +50,14 @@ struct WeightsCall : Call {
 };
 
 struct LinearCall : Call {
-    LinearWeights<float> linear{.W_q = {numbers(), {12, 12}}, .W_k = {numbers(), {6, 7}}, .W_v = {numbers(), {10, 7}},
-                                .W_o = {numbers(), {12, 20}}, .b_q = {numbers(), {12}}, .b_k = {numbers(), {6}},
-                                .b_v = {numbers(), {10}}, .b_o = {numbers(), {12}}};
+    LinearWeights<float> linear{.W_q = {numbers(), {12, 12}},
+                                .W_k = {numbers(), {6, 7}},
+                                .W_v = {numbers(), {10, 7}},
+                                .W_o = {numbers(), {12, 20}},
+                                .b_q = {numbers(), {12}},
+                                .b_k = {numbers(), {6}},
+                                .b_v = {numbers(), {10}},
+                                .b_o = {numbers(), {12}}};
     const float* numbers() const { return storage.input().data; }
     Tensor<float, 1> storage = filled();
 
@@ -116,7 +123,8 @@ TEST_CASE("bad input: sizes of a layer", "[bad_input][layer]")
     }
     add("kv_heads", &LayerShape::kv_heads, 3);
     add("kv_heads", &LayerShape::kv_heads, 8);
-    all.push_back({"default d_k", [](ShapeCall& c) { c.shape.d_k = 0, c.shape.heads = 5, c.shape.kv_heads = 0; },
+    all.push_back({"default d_k",
+                   [](ShapeCall& c) { c.shape.d_k = 0, c.shape.heads = 5, c.shape.kv_heads = 0; },
                    {"heads", "5", "d_model = 12"}});
     all.push_back({"product", [](ShapeCall& c) { c.shape.heads = 1 << 30, c.shape.d_k = 1 << 30; }, {"heads", "2^31"}});
     check_refused(all, "LayerShape");
@@ -126,12 +134,10 @@ TEST_CASE("bad input: weights of a layer", "[bad_input][layer]")
 {
     std::vector<BadCall<WeightsCall>> all;
     const auto add = [&](const std::string& name, auto LayerWeights<float>::* view, bool optional) {
-        all.push_back({name + " longer", [=](WeightsCall& c) { ++(c.weights.*view).shape.back(); }, {name, "shape"}});
-        all.push_back({name + " shorter", [=](WeightsCall& c) { --(c.weights.*view).shape[0]; }, {name, "shape"}});
-        all.push_back({name + " null", [=](WeightsCall& c) { (c.weights.*view).data = nullptr; }, {name, "null"}});
-        all.push_back({name + " far", [=](WeightsCall& c) { (c.weights.*view).strides[0] = huge; }, {name, "strides"}});
-        if (!optional)
-            all.push_back({name + " not given", [=](WeightsCall& c) { c.weights.*view = {}; }, {name, "shape"}});
+        const auto tensor = [=](WeightsCall& c) -> auto& { return c.weights.*view; };
+        add_view(all, name, tensor);
+        all.push_back({name + " shorter", [=](WeightsCall& c) { --tensor(c).shape[0]; }, {name, "shape"}});
+        if (!optional) all.push_back({name + " not given", [=](WeightsCall& c) { tensor(c) = {}; }, {name, "shape"}});
     };
     add("W_q", &LayerWeights<float>::W_q, false);
     add("W_k", &LayerWeights<float>::W_k, false);
@@ -148,9 +154,9 @@ TEST_CASE("bad input: weights of a layer as frameworks store them", "[bad_input]
 {
     std::vector<BadCall<LinearCall>> all;
     const auto add = [&](const std::string& name, auto LinearWeights<float>::* view) {
-        all.push_back({name + " longer", [=](LinearCall& c) { ++(c.linear.*view).shape[0]; }, {name, "shape"}});
-        all.push_back({name + " shorter", [=](LinearCall& c) { --(c.linear.*view).shape.back(); }, {name, "shape"}});
-        all.push_back({name + " null", [=](LinearCall& c) { (c.linear.*view).data = nullptr; }, {name, "null"}});
+        const auto tensor = [=](LinearCall& c) -> auto& { return c.linear.*view; };
+        add_view(all, name, tensor);
+        all.push_back({name + " shorter", [=](LinearCall& c) { --tensor(c).shape.back(); }, {name, "shape"}});
     };
     add("W_q", &LinearWeights<float>::W_q);
     add("W_k", &LinearWeights<float>::W_k);
@@ -175,10 +181,9 @@ TEST_CASE("bad input: weights of a layer as frameworks store them", "[bad_input]
 
 TEST_CASE("bad input: a layer's forward", "[bad_input][layer]")
 {
-    using Bad = BadCall<ForwardCall>;
     const auto aliased = [](ForwardCall& c) { c.X.data = c.Y.data + 1; };
     const auto X_kv_aliased = [](ForwardCall& c) { c.X_kv.data = c.Y.data + 143; };
-    const std::vector<Bad> all{
+    std::vector<BadCall<ForwardCall>> all{
         {"X", [](ForwardCall& c) { ++c.X.shape[2]; }, {"X", "(2, 6, 13)", "d_model = 12"}},
         {"X", [](ForwardCall& c) { c.X.shape[1] = -1; }, {"X", "(2, -1, 12)"}},
         {"X", [](ForwardCall& c) { c.X.data = nullptr; }, {"X", "null", "(2, 6, 12)"}},
@@ -194,6 +199,34 @@ TEST_CASE("bad input: a layer's forward", "[bad_input][layer]")
         {"Y", [](ForwardCall& c) { c.Y.strides[1] = 0; }, {"Y", "strides", "apart"}},
         {"Y on X", aliased, {"Y", "overlapping X"}},
         {"Y on X_kv", X_kv_aliased, {"Y", "overlapping X_kv"}},
+        {"log_sum_exp on Y",
+         [](ForwardCall& c) { c.options.log_sum_exp = {c.Y.data, {2, 4, 6}}; },
+         {"log_sum_exp", "overlapping Y"}},
+        {"mean_weights on X_kv",
+         [](ForwardCall& c) { c.options.mean_weights = {const_cast<float*>(c.X_kv.data), {2, 6, 8}}; },
+         {"mean_weights", "overlapping X_kv"}},
+        {"scores on weights",
+         [](ForwardCall& c) { c.options.scores = c.options.weights; },
+         {"scores", "overlapping weights"}},
+        {"Y on sinks", [](ForwardCall& c) { c.options.sinks = {c.Y.data, {4}}; }, {"sinks"}},
+        {"kv_lengths",
+         [](ForwardCall& c) { c.options.kv_lengths = {c.lengths.input().data, {2}}; },
+         {"kv_lengths", "9 at index 1", "n_kv = 8"}},
+        {"kv_lengths",
+         [](ForwardCall& c) { c.options.kv_lengths = c.lengths.input(); },
+         {"kv_lengths", "(3)", "b = 2"}},
+        {"query_offsets",
+         [](ForwardCall& c) { c.options.query_offset = 1, c.options.query_offsets = {c.lengths.input().data, {2}}; },
+         {"query_offset", "1"}},
+        {"sinks", [](ForwardCall& c) { c.options.sinks = {c.X.data, {2}}; }, {"sinks", "(2)", "h = 4"}},
+        {"alibi", [](ForwardCall& c) { c.options.alibi = {c.X.data, {5}}; }, {"alibi", "(5)", "h = 4"}},
+        {"right_window", [](ForwardCall& c) { c.options.right_window = -2; }, {"right_window", "-2"}},
+        {"score_stage",
+         [](ForwardCall& c) { c.options.score_stage = static_cast<headwise::ScoreStage>(-1); },
+         {"score_stage", "-1"}},
+        {"the keys of a broadcast X_kv",
+         [](ForwardCall& c) { c.X_kv.shape[1] = huge >> 6, c.X_kv.strides[1] = 0; },
+         {"X_kv", "2^63"}},
         {"weights on X", [](ForwardCall& c) { c.X.data = c.options.weights.data; }, {"weights", "overlapping X"}},
         {"weights", [](ForwardCall& c) { --c.options.weights.shape[1]; }, {"weights", "(2, 3, 6, 8)", "h = 4"}},
         {"scale", [](ForwardCall& c) { c.options.scale = std::nan(""); }, {"scale", "nan"}},
@@ -203,6 +236,10 @@ TEST_CASE("bad input: a layer's forward", "[bad_input][layer]")
          [](ForwardCall& c) { c.options.mask = headwise::TensorView<const float, 2>(c.X.data, {6, 9}); },
          {"mask", "(1, 1, 6, 9)", "(2, 4, 6, 8)"}},
     };
+    add_required_view(all, "X", [](ForwardCall& c) -> auto& { return c.X; });
+    add_required_view(all, "X_kv", [](ForwardCall& c) -> auto& { return c.X_kv; });
+    add_required_view(all, "Y", [](ForwardCall& c) -> auto& { return c.Y; });
+    add_output_view(all, "weights", [](ForwardCall& c) -> auto& { return c.options.weights; });
     check_refused(all, "MultiHeadAttention::forward");
 }
 

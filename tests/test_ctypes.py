@@ -12,8 +12,8 @@ from ctypes import byref, c_char_p, c_int64, c_size_t, c_void_p
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "python"))
-from headwise_c import (BOOLEAN, ELEMENTS, FLOAT32, FLOAT64, INVALID_ARGUMENT, OK, LayerShape, LayerWeights, Options,
-                        Tensor, WorkReport, load, sized)
+from headwise_c import (BOOLEAN, ELEMENTS, FLOAT32, FLOAT64, INVALID_ARGUMENT, OK, CacheShape, CacheViews, LayerShape,
+                        LayerWeights, Options, PastAndPresent, Tensor, WorkReport, load, sized)
 
 
 def tensor(values, shape, element_type=FLOAT32):
@@ -71,6 +71,49 @@ class CtypesTest(unittest.TestCase):
         Y, y = tensor([-1], [1], FLOAT64)
         self.assertEqual(headwise.headwise_attention(byref(Q), byref(Q), byref(V), byref(Y), None), OK)
         self.assertEqual(y[0], 3)
+
+    def test_ragged_attention(self):
+        # Two sequences, of one and two keys, each with one query: 4, and 8 and 12 with weights 1/4 and 3/4.
+        Q, _q = tensor([1, 1], [1, 2, 1])
+        K, _k = tensor([0, 0, math.log(3)], [1, 3, 1])
+        V, _v = tensor([4, 8, 12], [1, 3, 1])
+        Y, y = tensor([-1, -1], [1, 2, 1])
+        q_starts, _s = tensor([0, 1, 2], [3], INT64)
+        kv_starts, _t = tensor([0, 1, 3], [3], INT64)
+        self.assertEqual(headwise.headwise_ragged_attention(byref(Q), byref(K), byref(V), byref(Y), byref(q_starts),
+                                                            byref(kv_starts), None), OK)
+        self.assertAlmostEqual(y[0], 4, places=5)
+        self.assertAlmostEqual(y[1], 11, places=5)
+
+    def test_attention_with_past(self):
+        past_key, _pk = tensor([0], [1, 1, 1, 1])
+        past_value, _pv = tensor([4], [1, 1, 1, 1])
+        K, _k = tensor([math.log(3)], [1, 1, 1, 1])
+        V, _v = tensor([8], [1, 1, 1, 1])
+        present_key, _ck = tensor([-1, -1], [1, 1, 2, 1])
+        present_value, pv = tensor([-1, -1], [1, 1, 2, 1])
+        cache = sized(PastAndPresent, past_key=ctypes.pointer(past_key), past_value=ctypes.pointer(past_value),
+                      present_key=ctypes.pointer(present_key), present_value=ctypes.pointer(present_value))
+        self.assertEqual(headwise.headwise_attention_with_past(byref(self.Q), byref(K), byref(V), byref(cache),
+                                                               byref(self.Y), byref(sized(Options, causal=1))), OK)
+        self.assertAlmostEqual(self.y[0], 7, places=5)
+        self.assertEqual(list(pv), [4, 8])
+
+    def test_kv_cache(self):
+        cache = c_void_p()
+        shape = sized(CacheShape, batch=1, kv_heads=1, capacity=2, d_k=1, element_type=FLOAT32)
+        self.assertEqual(headwise.headwise_kv_cache_create(byref(shape), byref(cache)), OK)
+        self.addCleanup(headwise.headwise_kv_cache_destroy, cache)
+        self.assertEqual(headwise.headwise_kv_cache_append(cache, byref(self.K), byref(self.V), None), OK)
+        views = sized(CacheViews)
+        self.assertEqual(headwise.headwise_kv_cache_get_views(cache, byref(views)), OK)
+        options = sized(Options, kv_lengths=ctypes.pointer(views.lengths))
+        self.assertEqual(headwise.headwise_attention(byref(self.Q), byref(views.keys), byref(views.values),
+                                                     byref(self.Y), byref(options)), OK)
+        self.assertAlmostEqual(self.y[0], 7, places=5)
+        self.assertEqual(headwise.headwise_kv_cache_append(cache, byref(self.K), byref(self.V), None),
+                         INVALID_ARGUMENT)
+        self.assertIn(b"2 more tokens for item 0", headwise.headwise_last_error())
 
     def test_layer(self):
         zero, _z = tensor([0, 0, 0, 0], [2, 2])

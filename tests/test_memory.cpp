@@ -1,12 +1,14 @@
 // What the library allocates: nothing once warm, and a bounded amount for long sequences.
 #include "catch_compat.hpp"
 #include "layer_problem.hpp"
+#include "tolerance.hpp"
 
 #include <malloc.h>
 
 #include <atomic>
 #include <cstdlib>
 
+#include <headwise/kv_cache.hpp>
 #include <headwise/scratch.hpp>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
@@ -62,6 +64,7 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { rel
 
 using namespace tensors;
 using headwise::MultiHeadAttention;
+using headwise::TensorView;
 
 namespace {
 
@@ -92,7 +95,7 @@ bool becomes_silent(const Run& run)
     return silent == 50;
 }
 
-/// One operator and one layer call, every option that needs scratch among them.
+/// One call of each kind, every option that needs scratch among them.
 struct WarmCalls {
     Problem problem{.b = 2, .h = 4, .h_kv = 2, .n_q = 70, .n_kv = 130, .d_k = 24, .d_v = 20, .causal = true,
                     .query_offset = 60, .mask = MaskKind::float32, .mask_shape = {1, 4, 70, 130}, .alibi = true,
@@ -103,16 +106,39 @@ struct WarmCalls {
     RandomLayer<float> weights{{.d_model = 64, .heads = 4}};
     MultiHeadAttention layer{weights.shape, weights.weights()};
     Tensor<float, 3> X{{2, 90, 64}}, Y{{2, 90, 64}};
+    Tensor<std::int64_t, 1> starts{{4}};
+    Tensor<float, 4> present_key{{2, 2, 260, 24}}, present_value{{2, 2, 260, 20}};
+    headwise::KvCache<float> cache{{.batch = 2, .kv_heads = 2, .capacity = 130, .d_k = 24, .d_v = 20}};
 
     WarmCalls()
     {
         outputs.give_to(options);
         fill(X, [](const auto& i) { return static_cast<float>(i[1] + i[2]) * 0.01f; });
+        fill(starts, [](const auto& i) { return 20 * i[0]; });
     }
 
     void attention() const
     {
         headwise::attention(inputs.Q.input(), inputs.K.input(), inputs.V.input(), outputs.Y.view(), options);
+    }
+    void ragged() const
+    {
+        headwise::ragged_attention(heads_of(inputs.Q.input()), heads_of(inputs.K.input()), heads_of(inputs.V.input()),
+                                   heads_of(outputs.Y.view()), {starts.input(), starts.input()}, {.causal = true});
+    }
+    void cached()
+    {
+        cache.reset();
+        cache.append(inputs.K.input(), inputs.V.input());
+        headwise::attention(inputs.Q.input(), cache.keys(), cache.values(), outputs.Y.view(),
+                            {.causal = true, .query_offsets = cache.offsets(), .kv_lengths = cache.lengths()});
+    }
+    void with_past() const
+    {
+        headwise::attention_with_past<float>(
+            inputs.Q.input(), inputs.K.input(), inputs.V.input(),
+            {inputs.K.input(), inputs.V.input(), present_key.view(), present_value.view()}, outputs.Y.view(),
+            {.causal = true});
     }
     void forward() const { layer.forward(X.input(), Y.view(), {.causal = true}); }
 };
@@ -129,7 +155,7 @@ TEST_CASE("memory: the counters count", "[memory]")
 
 TEST_CASE("memory: one thread allocates at its first call only", "[memory]")
 {
-    const WarmCalls calls;
+    WarmCalls calls;
     for_each_target([&](headwise::Target target) {
         with_threads(1, [&] {
             headwise::release_thread_scratch();
@@ -138,11 +164,15 @@ TEST_CASE("memory: one thread allocates at its first call only", "[memory]")
             CHECK(allocations_of([&] { calls.attention(); }) == 0);
             calls.forward();
             CHECK(allocations_of([&] { calls.forward(); }) == 0);
-            CHECK(allocations_of([&] {
-                      calls.attention();
-                      calls.forward();
-                      calls.attention();
-                  }) == 0);
+            const auto every_call = [&] {
+                calls.ragged();
+                calls.cached();
+                calls.with_past();
+                calls.attention();
+                calls.forward();
+            };
+            every_call();
+            CHECK(allocations_of(every_call) == 0);
         });
     });
 }
@@ -221,4 +251,69 @@ TEST_CASE("memory: attention over 65536 keys needs what attention over few keys 
         return peak;
     };
     CHECK(peak_of(65536) <= peak_of(1000) + 4096);
+}
+
+namespace {
+
+/// Rows at the ends, around multiples of tiles and panels, and all over.
+std::vector<std::int64_t> spot_rows(std::int64_t n)
+{
+    std::vector<std::int64_t> rows{0, 1, 2, n - 2, n - 1, 5000};
+    for (const std::int64_t edge : {8, 16, 24, 48, 64, 96, 128, 192, 256, 384, 1024, 4096, 16384, 32768, 49152})
+        for (const std::int64_t row : {edge - 1, edge, edge + 1}) rows.push_back(row);
+    Random random(9);
+    for (int i = 0; i < 16; ++i) rows.push_back(random.below(n));
+    return rows;
+}
+
+}  // namespace
+
+// A score matrix of this many tokens would have 16 GiB. Some 5 seconds on two cores with AVX2, hence its label.
+TEST_CASE("memory: causal attention over 65536 tokens is right, in memory that does not grow", "[memory][long]")
+{
+    constexpr std::int64_t n = 65536, d = 64, limit = 2 << 20;
+    constexpr int threads = 2;
+    const Problem p{.n_q = n, .n_kv = n, .d_k = d, .d_v = d, .log_sum_exp = true};
+    const Inputs<float> inputs(p);
+    const Outputs<float> got(p);
+    headwise::AttentionOptions<float> options{.causal = true};
+#ifdef HEADWISE_SANITIZED
+    options.left_window = 300;  // the same rows, in bearable time
+#endif
+    got.give_to(options);
+    with_threads(threads, [&] {
+        headwise::release_thread_scratch();
+        const std::int64_t before = peak_bytes = live_bytes.load();
+        headwise::attention(inputs.Q.input(), inputs.K.input(), inputs.V.input(), got.Y.view(), options);
+        INFO(peak_bytes - before << " bytes");
+        CHECK(peak_bytes - before <= threads * limit);
+    });
+    CHECK(got.intact_around());
+
+    Errors of_Y, of_log_sum_exp;
+    for (const std::int64_t row : spot_rows(n)) {
+        // The row alone over the keys that it sees, and in double and in float.
+        const auto rows = [](const auto& tensor, std::int64_t first, std::int64_t count) {
+            return TensorView<const float, 4>(&tensor.input()(0, 0, first, 0), {1, 1, count, d});
+        };
+        const auto naive = [&]<class Number>() {
+            const Problem alone{.d_v = d, .log_sum_exp = true};
+            const Outputs<float> outputs(alone);
+            headwise::AttentionOptions<float> of_row{.query_offset = row, .left_window = options.left_window};
+            outputs.give_to(of_row);
+            headwise::reference::attention<float, Number>(rows(inputs.Q, row, 1), rows(inputs.K, 0, row + 1),
+                                                          rows(inputs.V, 0, row + 1), outputs.Y.view(), of_row);
+            return outputs;
+        };
+        const Outputs<float> want = naive.template operator()<double>(), plain = naive.template operator()<float>();
+        const TensorView<const float, 4> Y = rows(got.Y, row, 1);
+        const TensorView<const float, 3> log_sum_exp(&got.log_sum_exp.input()(0, 0, row), {1, 1, 1});
+        of_Y.include({max_error(Y, want.Y.view()), max_error(plain.Y.view(), want.Y.view())});
+        of_log_sum_exp.include({max_error(log_sum_exp, want.log_sum_exp.view()),
+                                max_error(plain.log_sum_exp.view(), want.log_sum_exp.view())});
+    }
+    INFO("Y: " << of_Y.kernels << ", plain " << of_Y.plain << "; log-sum-exp: " << of_log_sum_exp.kernels << ", plain "
+               << of_log_sum_exp.plain);
+    CHECK(of_Y.earned(4 * std::numeric_limits<float>::epsilon()));
+    CHECK(of_log_sum_exp.earned(16 * std::numeric_limits<float>::epsilon()));
 }

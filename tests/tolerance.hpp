@@ -42,14 +42,11 @@ struct Comparison {
     }
 };
 
-/// Runs the active target on `inputs` and compares every output with the oracle.
+/// Compares every output of a call on `inputs` with those of its plain evaluation and of its oracle.
 template <class E>
-Comparison compare(const Inputs<E>& inputs)
+Comparison compare_outputs(const Inputs<E>& inputs, const Outputs<E>& got, const Outputs<E>& plain,
+                           const Outputs<compute_t<E>>& want)
 {
-    using T = compute_t<E>;
-    const Outputs<E> got = run_kernels(inputs);
-    const Outputs<E> plain = run_reference<T>(inputs);
-    const auto want = run_oracle(inputs);
     Comparison c;
     c.errors_of_Y = c.add("Y", got.Y, plain.Y, want.Y, max_magnitude(inputs.V.view()));
     c.add("weights", got.weights, plain.weights, want.weights, 1);
@@ -60,6 +57,13 @@ Comparison compare(const Inputs<E>& inputs)
     if (!got.intact_around()) c.failures += "memory beside an output was written; ";
     if (!c.failures.empty()) c.failures += inputs.problem.text();
     return c;
+}
+
+/// Runs attention() on the active target and compares.
+template <class E>
+Comparison compare(const Inputs<E>& inputs)
+{
+    return compare_outputs(inputs, run_kernels(inputs), run_reference<compute_t<E>>(inputs), run_oracle(inputs));
 }
 
 template <class E>

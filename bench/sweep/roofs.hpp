@@ -35,8 +35,7 @@ public:
     void run();
 
 private:
-    std::vector<std::uint64_t> words_;
-    volatile std::uint64_t sum_ = 0;  ///< keeps the reads
+    std::vector<unsigned char> bytes_;
 };
 
 }  // namespace headwise::sweep

@@ -46,6 +46,25 @@ class LayerWeights(ctypes.Structure):
                 *[(name, POINTER(Tensor)) for name in ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")]]
 
 
+class PackedWeights(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), *[(name, POINTER(Tensor)) for name in ("W_qkv", "W_o", "b_qkv", "b_o")]]
+
+
+class PastAndPresent(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t),
+                *[(name, POINTER(Tensor)) for name in ("past_key", "past_value", "present_key", "present_value")]]
+
+
+class CacheShape(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t),
+                *[(name, c_int64) for name in ("batch", "kv_heads", "capacity", "d_k", "d_v")],
+                ("element_type", c_int32), ("reserved", c_int32)]
+
+
+class CacheViews(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), *[(name, Tensor) for name in ("keys", "values", "lengths", "offsets")]]
+
+
 def load(path):
     """The shared library, with the types of what is not a status."""
     library = ctypes.CDLL(str(path))
@@ -55,6 +74,8 @@ def load(path):
     library.headwise_release_thread_scratch.restype = None
     library.headwise_layer_destroy.argtypes = [c_void_p]
     library.headwise_layer_destroy.restype = None
+    library.headwise_kv_cache_destroy.argtypes = [c_void_p]
+    library.headwise_kv_cache_destroy.restype = None
     return library
 
 

@@ -13,24 +13,24 @@ namespace headwise {
 
 /// Which scores AttentionOptions::scores receives; the numbers are those of ONNX Attention's qk_matmul_output_mode.
 enum class ScoreStage {
-    scaled = 0,     ///< scale * q.k, for every pair, masked ones too
-    softcapped = 1, ///< after the soft cap
-    biased =
-        2,  ///< after mask, ALiBi, causal, windows and lengths: what the softmax reads; -inf where no part is taken
-    weights = 3  ///< the softmax's result; the same as AttentionOptions::weights
+    scaled = 0,      ///< scale * q.k, for every pair, masked ones too
+    softcapped = 1,  ///< after the soft cap
+    biased = 2,      ///< after mask, ALiBi, causal, windows, lengths: what the softmax reads; -inf for keys left out
+    weights = 3      ///< the softmax's result; the same as AttentionOptions::weights
 };
 
 /// Options of attention(). The written contract is ONNX Attention, opset 25. All of them compose.
 ///
-/// score(i, j) = softcap(scale * q_i . k_j) + mask(i, j) + alibi_slope * (j - position(i)), position(i) = i + query_offset,
-/// over the keys j that take part; then softmax over j, then the blend of the rows of V.
+/// score(i, j) = softcap(scale * q_i . k_j) + mask(i, j) + alibi_slope * (j - position(i)), where position(i) =
+/// i + query_offset, over the keys j that take part; then softmax over j, then the blend of the rows of V.
 ///
 /// Key j takes part in query i's row when all hold:
 ///   j < kv_lengths[item] (default n_kv); causal: j <= position(i); left_window >= 0: j >= position(i) - left_window;
 ///   right_window >= 0: j <= position(i) + right_window; the boolean mask is true or the additive one is not -inf;
 ///   j < the mask's last dimension, where that is shorter than n_kv and not 1.
-/// A row with no key is a zero row of Y and of the weights, and its log-sum-exp is -inf, with a sink too. A key that does not take part
-/// has no influence, even if its K or V row holds NaN or infinity; a NaN in a key that takes part reaches the output.
+/// A row with no key is a zero row of Y and of the weights, and its log-sum-exp is -inf, with a sink too. A key that
+/// does not take part has no influence, even if its K or V row holds NaN or infinity; a NaN in a key that takes part
+/// reaches the output.
 template <class T>
 struct AttentionOptions {
     /// Factor of q.k; any finite value, zero and negative too. Default: 1 / sqrt(d_k).
@@ -53,7 +53,8 @@ struct AttentionOptions {
 
     /// Boolean (true takes part) or additive mask, broadcast to (b, h, n_q, n_kv); never copied.
     Mask mask{};
-    /// One extra logit for each query head, shape (h): it takes softmax mass and has no value. Not softcapped, not masked.
+    /// One extra logit for each query head, shape (h): it takes softmax mass and has no value. Not softcapped, not
+    /// masked.
     VectorView<const compute_t<T>> sinks{};
     /// ALiBi slope for each query head, shape (h); see alibi_slopes().
     VectorView<const compute_t<T>> alibi{};
@@ -96,16 +97,16 @@ void attention(TensorView<const float16, 4> Q, TensorView<const float16, 4> K, T
                TensorView<float16, 4> Y, const AttentionOptions<float16>& options = {});
 
 /// Where the sequences of a ragged batch begin, cumulatively ("cu_seqlens"): sequence i has the query tokens
-/// q_starts[i] to q_starts[i + 1] - 1 and the key tokens kv_starts[i] to kv_starts[i + 1] - 1. Both of shape (b + 1), first
-/// 0, not falling, the last at most the number of tokens in the tensors. A sequence may be empty.
+/// q_starts[i] to q_starts[i + 1] - 1 and the key tokens kv_starts[i] to kv_starts[i + 1] - 1. Both of shape (b + 1),
+/// first 0, not falling, the last at most the number of tokens in the tensors. A sequence may be empty.
 struct RaggedStarts {
     VectorView<const std::int64_t> q_starts{};
     VectorView<const std::int64_t> kv_starts{};
 };
 
 /// attention() on a batch of sequences of any lengths, packed one after another without padding: no sequence sees
-/// another. Q (h, tokens, d_k), K (h_kv, kv_tokens, d_k), V (h_kv, kv_tokens, d_v), Y (h, tokens, d_v); any strides, so that
-/// (tokens, h, width) is a view. Rows of Y that belong to no sequence are left as they are.
+/// another. Q (h, tokens, d_k), K (h_kv, kv_tokens, d_k), V (h_kv, kv_tokens, d_v), Y (h, tokens, d_v); any strides, so
+/// that (tokens, h, width) is a view. Rows of Y that belong to no sequence are left as they are.
 ///
 /// Positions start at 0 in each sequence; options.query_offsets has one for each. Of the optional outputs there is
 /// log_sum_exp, as (1, h, tokens). Weights, scores, masks and kv_lengths are for dense batches only.

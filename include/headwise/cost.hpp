@@ -40,7 +40,8 @@ Parameters parameters(const Sizes& s) noexcept;
 /// h * n * n_kv.
 Work work(const Sizes& s) noexcept;
 
-/// Number of (query, key) pairs that causal attention with `query_offset` leaves: sum over i of clamp(i + offset + 1, 0, n_kv).
+/// Number of (query, key) pairs that causal attention with `query_offset` leaves: sum over i of clamp(i + offset + 1,
+/// 0, n_kv).
 std::int64_t causal_pairs(std::int64_t n, std::int64_t n_kv, std::int64_t query_offset) noexcept;
 
 /// Numbers in the weights, if asked for: h * n * n_kv.

@@ -67,7 +67,8 @@ struct float16 {
     }
 };
 
-/// The type in which a tensor of T is computed and accumulated: float for float, bfloat16 and float16; double for double.
+/// The type in which a tensor of T is computed and accumulated: float for float, bfloat16 and float16; double for
+/// double.
 template <class T>
 struct ComputeType {
     using type = float;

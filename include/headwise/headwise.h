@@ -1,6 +1,6 @@
 // headwise: the C interface. C99 and later, C++ and every language that calls C.
 //
-// Each call does what the C++ call of the same name does; <headwise/attention.hpp> and
+// Each call does what the C++ call of the same name does; <headwise/attention.hpp>, <headwise/kv_cache.hpp> and
 // <headwise/multi_head_attention.hpp> have the equations and say which key takes part where.
 //
 //     const int64_t shape[4] = {1, h, n, d};
@@ -18,7 +18,8 @@
 //
 // No call prints, aborts or throws. Every call may be made from any thread; attention and forward use oneTBB's threads,
 // one for each processor that the process may run on. The library keeps no pointer that it was given once the call has
-// returned. Once the threads are warm a successful attention or forward allocates nothing.
+// returned. Once the threads are warm a successful attention or forward allocates nothing. In all of this attention
+// stands for every call that has it in its name.
 #pragma once
 
 #include <stddef.h>
@@ -167,9 +168,98 @@ headwise_status headwise_attention_options_init(headwise_attention_options* opti
 headwise_status headwise_attention(const headwise_tensor* Q, const headwise_tensor* K, const headwise_tensor* V,
                                    const headwise_tensor* Y, const headwise_attention_options* options);
 
+/// headwise_attention on a batch of b sequences of any lengths, packed one after another: no sequence sees another.
+///
+/// Q (h, tokens, d_k), K (h_kv, kv_tokens, d_k), V (h_kv, kv_tokens, d_v), Y (h, tokens, d_v). Sequence i has the query
+/// tokens q_starts[i] to q_starts[i + 1] - 1, and the key tokens that kv_starts tells in the same way: both int64
+/// (b + 1), first 0, not falling, the last at most the number of tokens. Rows of Y that belong to no sequence stay as
+/// they are. Positions start at 0 in each sequence; options->query_offsets has one for each. Of the outputs on request
+/// there is log_sum_exp, as (1, h, tokens); weights, scores, mask and kv_lengths are errors.
+headwise_status headwise_ragged_attention(const headwise_tensor* Q, const headwise_tensor* K, const headwise_tensor* V,
+                                          const headwise_tensor* Y, const headwise_tensor* q_starts,
+                                          const headwise_tensor* kv_starts, const headwise_attention_options* options);
+
 /// Writes ALiBi's slopes for `heads` heads, in float32, to slopes[0 .. heads - 1].
 /// HEADWISE_INVALID_ARGUMENT for heads below 1.
 headwise_status headwise_alibi_slopes(int64_t heads, float* slopes);
+
+// ------------------------------------------------------------------------------- keys and values from call to call
+
+/// The tensors of an attention whose cache the caller keeps, as ONNX Attention has it, of Q's element type: present =
+/// past followed by the new tokens. The present tensors are outputs and overlap nothing else.
+typedef struct headwise_past_and_present {
+    size_t struct_size;
+    const headwise_tensor* past_key;  ///< (b, h_kv, n_past, d_k); n_past may be 0, or both pasts be NULL
+    const headwise_tensor* past_value;  ///< (b, h_kv, n_past, d_v)
+    const headwise_tensor* present_key;  ///< (b, h_kv, n_past + n_new, d_k)
+    const headwise_tensor* present_value;  ///< (b, h_kv, n_past + n_new, d_v)
+} headwise_past_and_present;
+
+/// headwise_attention with a past: K (b, h_kv, n_new, d_k) and V (b, h_kv, n_new, d_v) are the new keys and values.
+/// Fills the present tensors, then attends over them, query i standing at position n_past + i. Mask and outputs on
+/// request cover n_past + n_new keys; query_offset, query_offsets and kv_lengths are errors.
+headwise_status headwise_attention_with_past(const headwise_tensor* Q, const headwise_tensor* K,
+                                             const headwise_tensor* V, const headwise_past_and_present* cache,
+                                             const headwise_tensor* Y, const headwise_attention_options* options);
+
+/// A cache that the library keeps: room for `capacity` tokens of each batch item, each item having a length of its own.
+///
+///     headwise_kv_cache_append(cache, &K, &V, NULL);  // the tokens of Q are among them
+///     headwise_kv_cache_views views = {.struct_size = sizeof views};
+///     headwise_kv_cache_get_views(cache, &views);
+///     headwise_attention_options options = {.struct_size = sizeof options, .causal = 1,
+///                                           .query_offsets = &views.offsets, .kv_lengths = &views.lengths};
+///     headwise_attention(&Q, &views.keys, &views.values, &Y, &options);
+///
+/// While an append or a reset runs no other call may use the cache or its views.
+typedef struct headwise_kv_cache headwise_kv_cache;
+
+/// The sizes of a cache.
+typedef struct headwise_kv_cache_shape {
+    size_t struct_size;
+    int64_t batch;  ///< 0 or more
+    int64_t kv_heads;  ///< h_kv, 1 or more
+    int64_t capacity;  ///< tokens of an item, 0 or more
+    int64_t d_k;  ///< 1 or more
+    int64_t d_v;  ///< 0 stands for d_k
+    headwise_element_type element_type;  ///< float32, float64, bfloat16 or float16
+    int32_t reserved;  ///< 0
+} headwise_kv_cache_shape;
+
+/// What a cache holds, as arguments of headwise_attention. The memory is the cache's and is not to be written.
+typedef struct headwise_kv_cache_views {
+    size_t struct_size;
+    headwise_tensor keys;  ///< (batch, kv_heads, m, d_k), m being the length of the longest item
+    headwise_tensor values;  ///< (batch, kv_heads, m, d_v); tokens past an item's length are unspecified
+    headwise_tensor lengths;  ///< int64 (batch): tokens that each item holds, for kv_lengths
+    headwise_tensor offsets;  ///< int64 (batch): those it held before the last append, for query_offsets
+} headwise_kv_cache_views;
+
+/// Makes an empty cache, its memory included, and stores it in *cache; release it with headwise_kv_cache_destroy. Where
+/// the call fails *cache is set to NULL, unless `cache` itself is.
+headwise_status headwise_kv_cache_create(const headwise_kv_cache_shape* shape, headwise_kv_cache** cache);
+
+/// Releases the cache and the memory of its views, which no other call may be using. NULL: nothing happens.
+void headwise_kv_cache_destroy(headwise_kv_cache* cache);
+
+/// The cache's sizes with d_v filled in. Set shape->struct_size before.
+headwise_status headwise_kv_cache_get_shape(const headwise_kv_cache* cache, headwise_kv_cache_shape* shape);
+
+/// Adds K (batch, kv_heads, n, d_k) and V (batch, kv_heads, n, d_v), in the cache's element type, behind what each item
+/// holds; of item i only the first counts[i] tokens, 0 to n, where counts, int64 (batch), is not NULL. Allocates
+/// nothing. HEADWISE_INVALID_ARGUMENT, with the cache unchanged, where an item would exceed the capacity, too.
+headwise_status headwise_kv_cache_append(headwise_kv_cache* cache, const headwise_tensor* K, const headwise_tensor* V,
+                                         const headwise_tensor* counts);
+
+/// Fills *views, whose struct_size is set before. Their extents are those of now; their memory stays until the cache is
+/// destroyed.
+headwise_status headwise_kv_cache_get_views(const headwise_kv_cache* cache, headwise_kv_cache_views* views);
+
+/// Makes every item empty again.
+headwise_status headwise_kv_cache_reset(headwise_kv_cache* cache);
+
+/// Makes one item, 0 to batch - 1, empty again.
+headwise_status headwise_kv_cache_reset_item(headwise_kv_cache* cache, int64_t item);
 
 // ------------------------------------------------------------------------------------ the multi-head attention layer
 

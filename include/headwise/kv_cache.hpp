@@ -29,13 +29,14 @@ public:
         std::int64_t d_v = 0;  ///< default: d_k
     };
 
-    /// Throws std::invalid_argument for a size below 1 (batch and capacity: below 0) or a product beyond 2^63 bytes.
+    /// Throws std::invalid_argument for a size below 1 (batch and capacity: below 0) or a product beyond 2^63 bytes,
+    /// and std::bad_alloc where the memory is not to be had.
     explicit KvCache(Shape shape);
 
     /// Adds K (batch, kv_heads, n, d_k) and V (batch, kv_heads, n, d_v) behind what each item holds. Of item i only the
     /// first counts[i] of the n tokens are added where counts (batch) is given. Any strides; nothing is allocated.
-    /// Throws std::invalid_argument, with the cache unchanged, for shapes that do not fit, counts outside 0 .. n, an item
-    /// that would exceed the capacity, and K or V inside the cache's own memory.
+    /// Throws std::invalid_argument, with the cache unchanged, for shapes that do not fit, counts outside 0 .. n, an
+    /// item that would exceed the capacity, and K or V inside the cache's own memory.
     void append(TensorView<const T, 4> K, TensorView<const T, 4> V, VectorView<const std::int64_t> counts = {});
 
     /// Makes every item, or one, empty again.
@@ -50,8 +51,8 @@ public:
 
     /// Tokens that each item holds (batch): AttentionOptions::kv_lengths.
     VectorView<const std::int64_t> lengths() const noexcept;
-    /// Tokens that each item held before the last append (batch): AttentionOptions::query_offsets, where the queries are
-    /// those of the tokens appended last.
+    /// Tokens that each item held before the last append (batch): AttentionOptions::query_offsets, where the queries
+    /// are those of the tokens appended last.
     VectorView<const std::int64_t> offsets() const noexcept;
 
     const Shape& shape() const noexcept { return shape_; }
@@ -71,19 +72,19 @@ extern template class KvCache<double>;
 extern template class KvCache<bfloat16>;
 extern template class KvCache<float16>;
 
-/// The key and value tensors of an attention with an internal cache, as ONNX Attention has it: present = past followed by
-/// the new tokens. `present_*` are outputs; they must overlap nothing else.
+/// The key and value tensors of an attention with an internal cache, as ONNX Attention has it: present = past followed
+/// by the new tokens. `present_*` are outputs; they must overlap nothing else.
 template <class T>
 struct PastAndPresent {
-    TensorView<const T, 4> past_key{};  ///< (b, h_kv, n_past, d_k); n_past may be 0
+    TensorView<const T, 4> past_key{};  ///< (b, h_kv, n_past, d_k); n_past may be 0, or neither past be given
     TensorView<const T, 4> past_value{};  ///< (b, h_kv, n_past, d_v)
     TensorView<T, 4> present_key{};  ///< (b, h_kv, n_past + n_new, d_k)
     TensorView<T, 4> present_value{};  ///< (b, h_kv, n_past + n_new, d_v)
 };
 
-/// attention() over the keys and values that `cache` describes, K (b, h_kv, n_new, d_k) and V (b, h_kv, n_new, d_v) being
-/// the new ones: fills the present tensors, then attends over them, query i standing at position n_past + i. Masks and
-/// the optional outputs cover n_past + n_new keys.
+/// attention() over the keys and values that `cache` describes, K (b, h_kv, n_new, d_k) and V (b, h_kv, n_new, d_v)
+/// being the new ones: fills the present tensors, then attends over them, query i standing at position n_past + i.
+/// Masks and the optional outputs cover n_past + n_new keys.
 ///
 /// Throws std::invalid_argument as attention() does, before anything is written; also where options give query_offset,
 /// query_offsets or kv_lengths, since the positions follow from the past.

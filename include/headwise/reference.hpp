@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include <headwise/attention.hpp>
+#include <headwise/kv_cache.hpp>
 #include <headwise/multi_head_attention.hpp>
 #include <headwise/reference_passes.hpp>
 #include <headwise/tensor_view.hpp>
@@ -49,6 +50,68 @@ void attention(std::type_identity_t<TensorView<const T, 4>> Q, std::type_identit
         }
         write_mean_weights(options, item, weight_sum, h);
     }
+}
+
+/// Tokens first .. first + count - 1 of all heads, (heads, tokens, width) to (1, heads, count, width).
+template <class T>
+TensorView<T, 4> sequence(const TensorView<T, 3>& tensor, std::int64_t first, std::int64_t count)
+{
+    return {tensor.data + first * tensor.strides[1],
+            {1, tensor.shape[0], count, tensor.shape[2]},
+            {0, tensor.strides[0], tensor.strides[1], tensor.strides[2]}};
+}
+
+/// Each sequence as if it were alone: headwise::ragged_attention() with the same arguments, shapes and options. What is
+/// said at attention() holds here too.
+template <class T, class Number = double>
+void ragged_attention(std::type_identity_t<TensorView<const T, 3>> Q, std::type_identity_t<TensorView<const T, 3>> K,
+                      std::type_identity_t<TensorView<const T, 3>> V, TensorView<T, 3> Y, const RaggedStarts& starts,
+                      const std::type_identity_t<AttentionOptions<T>>& options = {})
+{
+    for (std::int64_t i = 0; i + 1 < starts.q_starts.shape[0]; ++i) {
+        const std::int64_t q = starts.q_starts(i), n_q = starts.q_starts(i + 1) - q;
+        const std::int64_t kv = starts.kv_starts(i), n_kv = starts.kv_starts(i + 1) - kv;
+        AttentionOptions<T> of_sequence = options;
+        if (options.query_offsets.given()) {
+            of_sequence.query_offsets = {};
+            of_sequence.query_offset = options.query_offsets(i);
+        }
+        if (options.log_sum_exp.given()) {
+            of_sequence.log_sum_exp.data += q * options.log_sum_exp.strides[2];
+            of_sequence.log_sum_exp.shape[2] = n_q;
+        }
+        attention<T, Number>(sequence(Q, q, n_q), sequence(K, kv, n_kv), sequence(V, kv, n_kv), sequence(Y, q, n_q),
+                             of_sequence);
+    }
+}
+
+/// present = past followed by added, along the tokens. A past that is not given has none.
+template <class T>
+void concatenate(const TensorView<const T, 4>& past, const TensorView<const T, 4>& added,
+                 const TensorView<T, 4>& present)
+{
+    const std::int64_t n_past = past.shape[2];
+    for (std::int64_t item = 0; item < present.shape[0]; ++item)
+        for (std::int64_t head = 0; head < present.shape[1]; ++head)
+            for (std::int64_t token = 0; token < present.shape[2]; ++token)
+                for (std::int64_t c = 0; c < present.shape[3]; ++c)
+                    present(item, head, token, c) =
+                        token < n_past ? past(item, head, token, c) : added(item, head, token - n_past, c);
+}
+
+/// Fills the present tensors, then attends over them: headwise::attention_with_past() with the same arguments, shapes
+/// and options. What is said at attention() holds here too.
+template <class T, class Number = double>
+void attention_with_past(std::type_identity_t<TensorView<const T, 4>> Q, std::type_identity_t<TensorView<const T, 4>> K,
+                         std::type_identity_t<TensorView<const T, 4>> V,
+                         const std::type_identity_t<PastAndPresent<T>>& cache, TensorView<T, 4> Y,
+                         const std::type_identity_t<AttentionOptions<T>>& options = {})
+{
+    concatenate(cache.past_key, K, cache.present_key);
+    concatenate(cache.past_value, V, cache.present_value);
+    AttentionOptions<T> over_present = options;
+    over_present.query_offset = cache.past_key.shape[2];
+    attention<T, Number>(Q, cache.present_key, cache.present_value, Y, over_present);
 }
 
 /// Throws std::invalid_argument where the shape of a matrix of `weights` is not what `sizes` asks for.

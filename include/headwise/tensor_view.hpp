@@ -11,8 +11,8 @@ namespace headwise {
 /// A view of Rank dimensions over elements that belong to the caller and must outlive the call.
 ///
 /// Element (i0, i1, ...) is data[i0 * strides[0] + i1 * strides[1] + ...]. Strides are in elements, may be 0 (one
-/// element broadcast along that dimension) or negative for inputs, and the last need not be 1. A view whose data is
-/// null and whose shape is all zero stands for "not given".
+/// element broadcast along that dimension) or negative for inputs, and the last need not be 1; data is aligned for T. A
+/// view whose data is null and whose shape is all zero stands for "not given".
 ///
 /// A view of lower rank converts to one of higher rank: the missing leading dimensions are 1. So a single sequence
 /// (n, d_model) can be passed where a batch (b, n, d_model) is expected.

@@ -17,7 +17,7 @@
 
 #include "kernels/attend_outputs.hpp"
 #include "kernels/load_rows.hpp"
-#include "kernels/mask_tile.hpp"
+#include "kernels/mask_rows.hpp"
 #include "kernels/products.hpp"
 #include "kernels/score_terms.hpp"
 #include "kernels/softmax.hpp"
@@ -43,8 +43,8 @@ public:
         for (std::int64_t p = 0; p < scratch.panel_count(); ++p) {
             const Panel<Arch, T> panel = scratch.panel(p);
             prepare(panel);
-            if (panel.first_key < first) first = panel.first_key;
-            if (panel.end_key > end) end = panel.end_key;
+            if (panel.state->first_key < first) first = panel.state->first_key;
+            if (panel.state->end_key > end) end = panel.state->end_key;
         }
         for (std::int64_t tile = first / key_tile * key_tile; tile < end; tile += key_tile) {
             const KeyTile keys = load_key_tile(tile, first, end, false);
@@ -52,7 +52,7 @@ public:
         }
         for (std::int64_t p = 0; p < scratch.panel_count(); ++p) {
             const Panel<Arch, T> panel = scratch.panel(p);
-            if (panel.flags->excluded && !finite(panel)) redo_carefully(panel);
+            if (panel.state->excluded && !finite(panel)) redo_carefully(panel);
             outputs.finish(panel);
         }
     }
@@ -94,6 +94,7 @@ private:
             for (std::int64_t i = 0; i < panel.row_count; ++i) from[i] = static_cast<const E*>(panel.rows[i].q);
             gather_panel<Arch, T, E>(panel.q, panel.vectors, from, panel.row_count, block.q_stride, block.d_k, factor);
         }
+        scratch.find_keys(panel);
         reset(panel);
         if (block.work) count_useful(panel);
     }
@@ -116,8 +117,8 @@ private:
             panel.maximum[i] = has_sink ? panel.rows[i].sink * (natural ? T(1) : log2e<T>) : -infinity<T>;
             panel.sum[i] = panel.maximum[i] == -infinity<T> ? T(0) : T(1);
         }
-        panel.flags->started = false;
-        panel.flags->excluded = false;
+        panel.state->started = false;
+        panel.state->excluded = false;
     }
 
     /// The part of the tile that begins at key `tile` and lies in [first, end).
@@ -152,27 +153,17 @@ private:
     void step(const Panel<Arch, T>& panel, const KeyTile& keys, bool careful)
     {
         ScoreTile<T> tile;
-        tile.first = keys.first < panel.first_key ? panel.first_key : keys.first;
-        const std::int64_t end = keys.end < panel.end_key ? keys.end : panel.end_key;
+        tile.first = keys.first < panel.state->first_key ? panel.state->first_key : keys.first;
+        const std::int64_t end = keys.end < panel.state->end_key ? keys.end : panel.state->end_key;
         if (tile.first >= end) return;
         tile.keys = end - tile.first;
         tile.vectors = panel.vectors;
         tile.rows = panel.rows;
         tile.row_count = panel.row_count;
         const std::int64_t index = tile.first / key_tile;
-        tile.s = scratch.tile_scores(index);
+        tile.s = scratch.tile_scores(panel.index, index);
 
-        MaskKind mask = MaskKind::open;
-        if (block.has_mask) {
-            const MaskTile<Arch, T> bias{panel.rows, panel.row_count, block.mask_type, block.mask_stride,
-                                         panel.vectors};
-            std::int64_t covered = block.mask_keys - tile.first;
-            covered = covered < 0 ? 0 : covered > tile.keys ? tile.keys : covered;
-            bias.load(scratch.mask, tile.first, covered);
-            for (std::int64_t i = covered * panel.width(); i < tile.keys * panel.width(); ++i)
-                scratch.mask[i] = -infinity<T>;
-            mask = bias.kind(scratch.mask, tile.keys);
-        }
+        const MaskKind mask = block.has_mask ? mask_of(panel).kind(tile.first, covered(tile)) : MaskKind::open;
         if (mask == MaskKind::excluded && !gives_scores(block)) {
             if (block.keeps_weights)
                 for (std::int64_t i = 0; i < tile.keys * panel.width(); ++i) tile.s[i] = T(0);
@@ -180,32 +171,40 @@ private:
             compute(panel, keys, tile, mask, careful);
         }
         if (block.keeps_weights)
-            for (int i = 0; i < panel.width(); ++i)
-                scratch.history[index * TileShape<Arch, T>::panel_tokens + i] = panel.maximum[i];
+            for (int i = 0; i < panel.width(); ++i) scratch.history(panel.index, index)[i] = panel.maximum[i];
     }
+
+    MaskRows<Arch, T> mask_of(const Panel<Arch, T>& panel) const
+    {
+        return {panel.rows, panel.row_count, block.mask_type, block.mask_stride};
+    }
+
+    /// Keys of the tile that the mask has elements for; the rest is past every row's end_key.
+    std::int64_t covered(const ScoreTile<T>& tile) const { return clamped(block.mask_keys - tile.first, tile.keys); }
+
+    static std::int64_t clamped(std::int64_t key, std::int64_t keys) { return key < 0 ? 0 : key > keys ? keys : key; }
 
     void compute(const Panel<Arch, T>& panel, const KeyTile& keys, const ScoreTile<T>& tile, MaskKind mask,
                  bool careful)
     {
         for (int i = 0; i < panel.width(); i += n) write(scratch.maximum_before + i, load<Arch, T>(panel.maximum + i));
+        const std::int64_t all_from = clamped(panel.state->all_from - tile.first, tile.keys);
+        const std::int64_t all_to = clamped(panel.state->all_to - tile.first, tile.keys);
+        if (all_from > 0 || all_to < tile.keys || mask != MaskKind::open) panel.state->excluded = true;
 
-        const CommonKeys common = common_keys<Arch, T>(tile);
-        const bool bounded = common.all_from > 0 || common.all_to < tile.keys;
-        const bool plain =
-            !bounded && mask == MaskKind::open && block.softcap == T(0) && !block.has_alibi && !gives_scores(block);
-        const T* k = keys.k + (tile.first - keys.first) * keys.k_stride;
-        const Product<T> scores{k, keys.k_stride, 1, panel.q, tile.s, tile.keys, block.d_k, panel.vectors};
-        score<Arch, T>(scores, plain ? panel.maximum : scratch.correction);  // correction: not in use yet
-        if (!plain) {
-            if (block.score_stage == 0) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
-            if (block.softcap != T(0)) apply_softcap<Arch, T>(tile, block.softcap);
-            if (block.score_stage == 1) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
-            if (block.has_alibi) add_alibi<Arch, T>(tile);
-            if (mask != MaskKind::open) add_mask<Arch, T>(tile, scratch.mask, bounded ? nullptr : panel.maximum);
-            if (bounded) exclude_keys<Arch, T>(tile, common);
-            if (block.score_stage == 2) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
-            if (bounded || mask == MaskKind::open) raise_maximum<Arch, T>(tile, panel.maximum);
-            if (bounded || mask != MaskKind::open) panel.flags->excluded = true;
+        const bool plain = mask == MaskKind::open && block.softcap == T(0) && !block.has_alibi && !gives_scores(block);
+        if (plain) {
+            // Cut at whole register tiles, since small ones are slow.
+            constexpr std::int64_t rows = TileShape<Arch, T>::rows(TileShape<Arch, T>::max_vectors);
+            const std::int64_t from = clamped((all_from + rows - 1) / rows * rows, tile.keys);
+            const std::int64_t to =
+                all_to == tile.keys || all_to <= from ? all_to : from + (all_to - from) / rows * rows;
+            score_bounded(panel, keys, part_of<Arch, T>(tile, 0, from));
+            if (to > from) score_keys(panel, keys, part_of<Arch, T>(tile, from, to), panel.maximum);
+            score_bounded(panel, keys, part_of<Arch, T>(tile, to > from ? to : from, tile.keys));
+        } else {
+            score_keys(panel, keys, tile, scratch.correction);  // not in use yet: this maximum is not the one wanted
+            add_terms(panel, tile, mask, all_from, all_to);
         }
         if (careful && keys.v_was_cleaned) add_non_finite(panel, tile);
 
@@ -215,8 +214,8 @@ private:
 
         const T* v = keys.v + (tile.first - keys.first) * keys.v_stride;
         const Product<T> weighted{v, 1, keys.v_stride, tile.s, panel.o, block.d_v, tile.keys, panel.vectors};
-        blend<Arch, T>(weighted, panel.flags->started ? scratch.correction : nullptr);
-        panel.flags->started = true;
+        blend<Arch, T>(weighted, panel.state->started ? scratch.correction : nullptr);
+        panel.state->started = true;
 
         if (!block.work) return;
         const std::int64_t pairs = tile.keys * panel.width();
@@ -225,13 +224,54 @@ private:
         block.work->issued.blend += pairs * block.d_v;
     }
 
+    /// s = the products of keys and queries, and their maximum.
+    void score_keys(const Panel<Arch, T>& panel, const KeyTile& keys, const ScoreTile<T>& tile, T* maximum) const
+    {
+        const T* k = keys.k + (tile.first - keys.first) * keys.k_stride;
+        score<Arch, T>({k, keys.k_stride, 1, panel.q, tile.s, tile.keys, block.d_k, panel.vectors}, maximum);
+    }
+
+    /// The same for keys that some rows do not see.
+    void score_bounded(const Panel<Arch, T>& panel, const KeyTile& keys, const ScoreTile<T>& tile) const
+    {
+        if (tile.keys == 0) return;
+        score_keys(panel, keys, tile, scratch.correction);
+        exclude_keys<Arch, T>(tile);
+        raise_maximum<Arch, T>(tile, panel.maximum);
+    }
+
+    /// Everything between the product and the softmax; hands out the scores of whichever stage is wanted.
+    void add_terms(const Panel<Arch, T>& panel, const ScoreTile<T>& tile, MaskKind mask, std::int64_t all_from,
+                   std::int64_t all_to) const
+    {
+        const bool bounded = all_from > 0 || all_to < tile.keys;
+        if (block.score_stage == 0) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
+        if (block.softcap != T(0)) apply_softcap<Arch, T>(tile, block.softcap);
+        if (block.score_stage == 1) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
+        if (block.has_alibi) add_alibi<Arch, T>(tile);
+        if (mask != MaskKind::open)
+            mask_of(panel).add(part_of<Arch, T>(tile, 0, covered(tile)), bounded ? nullptr : panel.maximum);
+        exclude_keys<Arch, T>(part_of<Arch, T>(tile, 0, all_from));
+        exclude_keys<Arch, T>(part_of<Arch, T>(tile, all_to, tile.keys));
+        if (block.score_stage == 2) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
+        if (bounded || mask == MaskKind::open) raise_maximum<Arch, T>(tile, panel.maximum);
+    }
+
+    /// Whether every number of o is, in the lanes of rows.
     bool finite(const Panel<Arch, T>& panel) const
     {
-        for (std::int64_t c = 0; c < block.d_v; ++c)
-            for (std::int64_t i = 0; i < panel.row_count; ++i) {
-                const T x = panel.o[c * panel.width() + i];
-                if (panel.flags->started && !(x - x == T(0))) return false;
+        if (!panel.state->started) return true;
+        for (int lane = 0; lane < panel.width(); lane += n) {
+            auto differences = set<Arch, T>(T(0));  // of each number from itself: 0, or NaN
+            for (std::int64_t c = 0; c < block.d_v; ++c) {
+                const auto x = load<Arch, T>(panel.o + c * panel.width() + lane);
+                differences = differences + (x - x);
             }
+            alignas(64) T sums[n];
+            write(sums, differences);
+            for (int i = 0; i < n && lane + i < panel.row_count; ++i)
+                if (sums[i] != T(0)) return false;
+        }
         return true;
     }
 
@@ -239,8 +279,9 @@ private:
     {
         reset(panel);
         for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) scratch.non_finite[i] = T(0);
-        for (std::int64_t tile = panel.first_key / key_tile * key_tile; tile < panel.end_key; tile += key_tile)
-            step(panel, load_key_tile(tile, panel.first_key, panel.end_key, true), true);
+        const auto& range = *panel.state;
+        for (std::int64_t tile = range.first_key / key_tile * key_tile; tile < range.end_key; tile += key_tile)
+            step(panel, load_key_tile(tile, range.first_key, range.end_key, true), true);
         for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) panel.o[i] += scratch.non_finite[i];
     }
 

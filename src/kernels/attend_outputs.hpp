@@ -30,7 +30,7 @@ public:
     {
         alignas(64) T inverse[panel_tokens];
         for (int i = 0; i < panel.width(); ++i) inverse[i] = panel.sum[i] == T(0) ? T(0) : T(1) / panel.sum[i];
-        if (!panel.flags->started)
+        if (!panel.state->started)
             for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) panel.o[i] = T(0);
         if (block.y_panels.data) give_panel(panel, inverse);
         else give<&AttendRow<T>::y>(panel, panel.o, 0, block.d_v, block.y_stride, inverse);
@@ -73,23 +73,23 @@ private:
     void give_weights(const Panel<Arch, T>& panel, const T* inverse) const
     {
         alignas(64) T factor[panel_tokens];
-        const bool any_key = panel.first_key < panel.end_key;
+        const bool any_key = panel.state->first_key < panel.state->end_key;
         for (std::int64_t i = 0; i < panel.row_count; ++i) {
-            exclude_weights(panel.rows[i], 0, any_key ? panel.first_key : block.n_kv);
-            if (any_key) exclude_weights(panel.rows[i], panel.end_key, block.n_kv);
+            exclude_weights(panel.rows[i], 0, any_key ? panel.state->first_key : block.n_kv);
+            if (any_key) exclude_weights(panel.rows[i], panel.state->end_key, block.n_kv);
         }
-        for (std::int64_t tile = panel.first_key / key_tile; tile * key_tile < panel.end_key; ++tile) {
-            const std::int64_t first = tile * key_tile < panel.first_key ? panel.first_key : tile * key_tile;
-            const std::int64_t end = (tile + 1) * key_tile < panel.end_key ? (tile + 1) * key_tile : panel.end_key;
+        for (std::int64_t tile = panel.state->first_key / key_tile; tile * key_tile < panel.state->end_key; ++tile) {
+            const std::int64_t first = tile * key_tile < panel.state->first_key ? panel.state->first_key : tile * key_tile;
+            const std::int64_t end = (tile + 1) * key_tile < panel.state->end_key ? (tile + 1) * key_tile : panel.state->end_key;
             for (int i = 0; i < panel.width(); i += n) {
                 const auto maximum = load<Arch, T>(panel.maximum + i);
                 const auto no_key = maximum == set<Arch, T>(-infinity<T>);
                 const auto last = xsimd::select(no_key, set<Arch, T>(T(0)), maximum);
-                const auto difference = load<Arch, T>(scratch.history + tile * panel_tokens + i) - last;
+                const auto difference = load<Arch, T>(scratch.history(panel.index, tile) + i) - last;
                 const auto power = power_of_two<Arch, T>(difference * set<Arch, T>(natural ? log2e<T> : T(1)));
                 write(factor + i, power * load<Arch, T>(inverse + i));
             }
-            T* const weights = scratch.tile_scores(tile);
+            T* const weights = scratch.tile_scores(panel.index, tile);
             keep_exclusions(panel, weights, first, end - first, factor);
             give_tile_of_weights(panel, weights, first, end - first, factor);
             if (block.has_mean) add_to_mean(panel, weights, tile, first, end - first, factor);
@@ -119,7 +119,7 @@ private:
     void add_to_mean(const Panel<Arch, T>& panel, const T* weights, std::int64_t tile, std::int64_t first,
                      std::int64_t keys, const T* factor) const
     {
-        T* const mean = scratch.mean + tile * key_tile * panel_tokens;
+        T* const mean = scratch.mean(panel.index, tile);
         for (std::int64_t key = 0; key < keys; ++key)
             for (int i = 0; i < panel.width(); i += n) {
                 const std::int64_t at = key * panel.width() + i;
@@ -149,7 +149,7 @@ private:
     {
         for (std::int64_t i = 0; i < panel.row_count; ++i)
             for (std::int64_t key = 0; key < block.n_kv; ++key)
-                if (key < panel.first_key || key >= panel.end_key)
+                if (key < panel.state->first_key || key >= panel.state->end_key)
                     static_cast<E*>(panel.rows[i].scores)[key * block.scores_stride] = static_cast<E>(-infinity<T>);
     }
 

@@ -13,17 +13,19 @@ struct Panel {
     const AttendRow<T>* rows;
     std::int64_t row_count;
     int vectors;
-    std::int64_t first_key;  ///< keys that any row sees
-    std::int64_t end_key;
     T* q;        ///< d_k x W, scaled
     T* o;        ///< d_v x W, not yet normalised
     T* maximum;  ///< W
     T* sum;      ///< W
-    struct Flags {
+    struct State {
+        std::int64_t first_key;  ///< keys that any row sees
+        std::int64_t end_key;
+        std::int64_t all_from;  ///< keys that every row sees, all_from <= all_to
+        std::int64_t all_to;
         bool started;   ///< o has been written
         bool excluded;  ///< a key was excluded for some row, and not for all
     };
-    Flags* flags;
+    State* state;
 
     int width() const { return vectors * lanes_of<Arch, T>; }
 };
@@ -43,12 +45,11 @@ public:
             return at;
         };
         const std::int64_t tile = block.n_kv < key_tile ? block.n_kv : key_tile;
-        const std::int64_t tiles = (block.n_kv + key_tile - 1) / key_tile;
-        mean = take(block.has_mean ? tiles * key_tile * panel_tokens : 0);
+        tiles = (block.n_kv + key_tile - 1) / key_tile;
+        means = take(block.has_mean ? panel_count() * tiles * key_tile * panel_tokens : 0);
         panels = take(panel_count() * panel_size());
-        scores = take((block.keeps_weights ? tiles * key_tile : tile) * panel_tokens);
-        history = take(block.keeps_weights ? tiles * panel_tokens : 0);
-        mask = take(block.has_mask ? tile * panel_tokens : 0);
+        scores = take((block.keeps_weights ? panel_count() * tiles * key_tile : tile) * panel_tokens);
+        maxima = take(block.keeps_weights ? panel_count() * tiles * panel_tokens : 0);
         k = take(block.k.copied ? tile * block.d_k : 0);
         v = take(tile * block.d_v);
         non_finite = take(block.d_v * panel_tokens);
@@ -72,27 +73,58 @@ public:
         p.o = p.q + block.d_k * panel_tokens;
         p.maximum = p.o + block.d_v * panel_tokens;
         p.sum = p.maximum + panel_tokens;
-        p.flags = reinterpret_cast<typename Panel<Arch, T>::Flags*>(p.sum + panel_tokens);
-        find_keys(p);
+        p.state = reinterpret_cast<typename Panel<Arch, T>::State*>(p.sum + panel_tokens);
         return p;
     }
 
-    /// Scores of a tile; with keeps_weights every tile has a place of its own.
-    T* tile_scores(std::int64_t tile) const
+    /// The key ranges of the panel's state.
+    void find_keys(const Panel<Arch, T>& p) const
     {
-        return scores + (block.keeps_weights ? tile * key_tile * panel_tokens : 0);
+        auto& state = *p.state;
+        state.first_key = block.n_kv;
+        state.end_key = 0;
+        state.all_from = 0;
+        state.all_to = block.n_kv;
+        for (std::int64_t i = 0; i < p.row_count; ++i) {
+            const AttendRow<T>& row = p.rows[i];
+            if (row.first_key > state.all_from) state.all_from = row.first_key;
+            if (row.end_key < state.all_to) state.all_to = row.end_key;
+            if (row.first_key >= row.end_key) continue;
+            if (row.first_key < state.first_key) state.first_key = row.first_key;
+            if (row.end_key > state.end_key) state.end_key = row.end_key;
+        }
+        if (state.all_to < state.all_from) state.all_to = state.all_from;
+        if (block.score_stage == 0 || block.score_stage == 1) {  // wanted of keys that take no part, too
+            state.first_key = 0;
+            state.end_key = block.n_kv;
+        }
+    }
+
+    /// Scores of a tile; with keeps_weights every tile of every panel has a place of its own.
+    T* tile_scores(std::int64_t panel, std::int64_t tile) const
+    {
+        return scores + (block.keeps_weights ? (panel * tiles + tile) * key_tile * panel_tokens : 0);
+    }
+
+    /// With keeps_weights: the maximum that a tile's weights were taken against, W numbers.
+    T* history(std::int64_t panel, std::int64_t tile) const { return maxima + (panel * tiles + tile) * panel_tokens; }
+
+    /// With has_mean: a tile's weights summed over the heads.
+    T* mean(std::int64_t panel, std::int64_t tile) const
+    {
+        return means + (panel * tiles + tile) * key_tile * panel_tokens;
     }
 
 private:
     const AttendBlock<T>& block;
     std::int64_t numbers_used = 0;
+    std::int64_t tiles;
+    T* means;
     T* panels;
     T* scores;
+    T* maxima;
 
 public:
-    T* mean;        ///< has_mean: the weights summed over heads, a place for each tile
-    T* history;     ///< keeps_weights: the maximum that each tile's weights were taken against, W a tile
-    T* mask;        ///< a tile of the mask, keys x W
     T* k;           ///< a tile of K, close rows
     T* v;           ///< a tile of V, close rows
     T* non_finite;  ///< d_v x W
@@ -108,25 +140,8 @@ private:
 
     std::int64_t panel_size() const
     {
-        static_assert(sizeof(typename Panel<Arch, T>::Flags) <= sizeof(T));
-        return rounded((block.d_k + block.d_v + 2) * panel_tokens + 1);
-    }
-
-    void find_keys(Panel<Arch, T>& p) const
-    {
-        if (block.score_stage == 0 || block.score_stage == 1) {  // wanted of keys that take no part, too
-            p.first_key = 0;
-            p.end_key = block.n_kv;
-            return;
-        }
-        p.first_key = block.n_kv;
-        p.end_key = 0;
-        for (std::int64_t i = 0; i < p.row_count; ++i) {
-            const AttendRow<T>& row = p.rows[i];
-            if (row.first_key >= row.end_key) continue;
-            if (row.first_key < p.first_key) p.first_key = row.first_key;
-            if (row.end_key > p.end_key) p.end_key = row.end_key;
-        }
+        constexpr std::int64_t state = (sizeof(typename Panel<Arch, T>::State) + sizeof(T) - 1) / sizeof(T);
+        return rounded((block.d_k + block.d_v + 2) * panel_tokens + state);
     }
 };
 

@@ -49,40 +49,72 @@ struct Exp2Parts {
     Vec<Arch, T> rest;
 };
 
-/// x from Exp2Polynomial::lowest up to 1023 or 127; see power_of_two.
-template <class Arch, class T, std::size_t terms>
-HEADWISE_INLINE Exp2Parts<Arch, T> exp2_parts(Vec<Arch, T> x, const T (&c)[terms])
+/// The parts of `count` vectors, step by step side by side: one power is a chain of about 36 cycles, and a processor
+/// that sees the chains one after another has room to wait for five of them only (Zen 3: 64 entries before its units).
+/// x from Exp2Polynomial::lowest up to 1023 or 127; see powers_of_two.
+template <class Arch, class T, int count, std::size_t terms>
+HEADWISE_INLINE void exp2_parts(const Vec<Arch, T> (&x)[count], Exp2Parts<Arch, T> (&parts)[count], const T (&c)[terms])
 {
-    const auto magic = set<Arch, T>(Exp2Polynomial<T>::magic);
-    const auto shifted = x + magic;
-    const auto f = x - (shifted - magic);
-    auto p = set<Arch, T>(c[terms - 1]);
+    using V = Vec<Arch, T>;
+    const V magic = set<Arch, T>(Exp2Polynomial<T>::magic);
+    V f[count];
     HEADWISE_UNROLL
-    for (int i = static_cast<int>(terms) - 2; i >= 0; --i) p = multiply_add(p, f, set<Arch, T>(c[i]));
-    return {exponent_from_low_bits(shifted), p * f};
+    for (int i = 0; i < count; ++i) parts[i].scale = x[i] + magic;
+    HEADWISE_UNROLL
+    for (int i = 0; i < count; ++i) f[i] = x[i] - (parts[i].scale - magic);
+    HEADWISE_UNROLL
+    for (int i = 0; i < count; ++i) parts[i].scale = exponent_from_low_bits(parts[i].scale);
+    HEADWISE_UNROLL
+    for (int i = 0; i < count; ++i) parts[i].rest = set<Arch, T>(c[terms - 1]);
+    HEADWISE_UNROLL
+    for (int term = static_cast<int>(terms) - 2; term >= 0; --term) {
+        HEADWISE_UNROLL
+        for (int i = 0; i < count; ++i) parts[i].rest = multiply_add(parts[i].rest, f[i], set<Arch, T>(c[term]));
+    }
+    HEADWISE_UNROLL
+    for (int i = 0; i < count; ++i) parts[i].rest = parts[i].rest * f[i];
 }
 
-/// 2^x for x <= 127 (1023 for double). -inf gives exactly 0, 0 gives exactly 1, NaN gives NaN; results that would be
-/// subnormal are 0. float: 10 operations a vector, of which 6 need a multiplier.
+/// x = 2^x for `count` vectors of x <= 127 (1023 for double). -inf gives exactly 0, 0 gives exactly 1, NaN gives NaN;
+/// results that would be subnormal are 0. float: 10 operations a vector, of which 6 need a multiplier.
+template <class Arch, class T, int count>
+HEADWISE_INLINE void powers_of_two(Vec<Arch, T> (&x)[count])
+{
+    Exp2Parts<Arch, T> parts[count];
+    HEADWISE_UNROLL
+    for (int i = 0; i < count; ++i) x[i] = at_least(x[i], set<Arch, T>(Exp2Polynomial<T>::lowest));
+    exp2_parts<Arch, T>(x, parts, Exp2Polynomial<T>::c);
+    HEADWISE_UNROLL
+    for (int i = 0; i < count; ++i) x[i] = multiply_add(parts[i].scale, parts[i].rest, parts[i].scale);
+}
+
 template <class Arch, class T>
 HEADWISE_INLINE Vec<Arch, T> power_of_two(Vec<Arch, T> x)
 {
-    const auto parts = exp2_parts<Arch, T>(at_least(x, set<Arch, T>(Exp2Polynomial<T>::lowest)), Exp2Polynomial<T>::c);
-    return multiply_add(parts.scale, parts.rest, parts.scale);
+    Vec<Arch, T> one[1] = {x};
+    powers_of_two<Arch, T>(one);
+    return one[0];
 }
 
-/// tanh(x) = e / (e + 2) with e = exp(2x) - 1, formed without cancellation from the two parts of the power; so small x
-/// keep their relative precision. NaN gives NaN.
-template <class Arch, class T>
-HEADWISE_INLINE Vec<Arch, T> tanh_of(Vec<Arch, T> x)
+/// x = tanh(x) = e / (e + 2) with e = exp(2x) - 1, formed without cancellation from the two parts of the power; so small
+/// x keep their relative precision. NaN gives NaN.
+template <class Arch, class T, int count>
+HEADWISE_INLINE void tanh_of(Vec<Arch, T> (&x)[count])
 {
     constexpr T limit = T(60);  // tanh is 1 to the last bit from 2x log2(e) = 54 (double) on
-    auto y = x * set<Arch, T>(2 * log2e<T>);
-    y = at_least(y, set<Arch, T>(-limit));
-    y = -at_least(-y, set<Arch, T>(-limit));
-    const auto parts = exp2_parts<Arch, T>(y, Exp2Polynomial<T>::fine);
-    const auto e = multiply_add(parts.scale, parts.rest, parts.scale - set<Arch, T>(T(1)));
-    return e / (e + set<Arch, T>(T(2)));
+    HEADWISE_UNROLL
+    for (int i = 0; i < count; ++i) {
+        x[i] = x[i] * set<Arch, T>(2 * log2e<T>);
+        x[i] = at_least(x[i], set<Arch, T>(-limit));
+        x[i] = -at_least(-x[i], set<Arch, T>(-limit));
+    }
+    Exp2Parts<Arch, T> parts[count];
+    exp2_parts<Arch, T>(x, parts, Exp2Polynomial<T>::fine);
+    HEADWISE_UNROLL
+    for (int i = 0; i < count; ++i) {
+        const auto e = multiply_add(parts[i].scale, parts[i].rest, parts[i].scale - set<Arch, T>(T(1)));
+        x[i] = e / (e + set<Arch, T>(T(2)));
+    }
 }
 
 }  // namespace headwise::kernels

@@ -22,11 +22,22 @@ struct ScoreTile {
 template <class Arch, class T>
 void apply_softcap(const ScoreTile<T>& tile, T softcap)
 {
+    constexpr int n = lanes_of<Arch, T>;
+    constexpr int at_once = 4;  // for the same reason as in exp2_parts
     const auto cap = set<Arch, T>(softcap);
     const auto inverse = set<Arch, T>(T(1) / softcap);
-    const std::int64_t end = tile.keys * tile.vectors * lanes_of<Arch, T>;
-    for (std::int64_t i = 0; i < end; i += lanes_of<Arch, T>)
-        write(tile.s + i, cap * tanh_of<Arch, T>(load<Arch, T>(tile.s + i) * inverse));
+    const auto apply = [&]<int count>(T* s, std::integral_constant<int, count>) __attribute__((always_inline)) {
+        Vec<Arch, T> x[count];
+        HEADWISE_UNROLL
+        for (int i = 0; i < count; ++i) x[i] = load<Arch, T>(s + i * n) * inverse;
+        tanh_of<Arch, T>(x);
+        HEADWISE_UNROLL
+        for (int i = 0; i < count; ++i) write(s + i * n, cap * x[i]);
+    };
+    const std::int64_t vectors = tile.keys * tile.vectors;
+    std::int64_t v = 0;
+    for (; v + at_once <= vectors; v += at_once) apply(tile.s + v * n, std::integral_constant<int, at_once>());
+    for (; v < vectors; ++v) apply(tile.s + v * n, std::integral_constant<int, 1>());
 }
 
 /// s[key][lane] += slope[lane] * (key - position[lane]). The part up to the tile is formed in double, so that far
@@ -54,62 +65,20 @@ void add_alibi(const ScoreTile<T>& tile)
     }
 }
 
-/// s += mask, and -inf where the mask is -inf, whatever s is; maximum[lane] = max(maximum[lane], s[.][lane]) in the same
-/// pass, where a maximum is given.
-template <class Arch, class T, int Vectors>
-HEADWISE_INLINE void add_mask(const ScoreTile<T>& tile, const T* mask, T* maximum)
-{
-    constexpr int n = lanes_of<Arch, T>;
-    const auto minus_infinity = set<Arch, T>(-infinity<T>);
-    Vec<Arch, T> top[Vectors];
-    HEADWISE_UNROLL
-    for (int v = 0; v < Vectors; ++v) top[v] = minus_infinity;
-    for (std::int64_t i = 0; i < tile.keys * Vectors * n; i += Vectors * n) {
-        HEADWISE_UNROLL
-        for (int v = 0; v < Vectors; ++v) {
-            const auto m = load<Arch, T>(mask + i + v * n);
-            T* s = tile.s + i + v * n;
-            const auto sum = xsimd::select(m == minus_infinity, minus_infinity, load<Arch, T>(s) + m);
-            write(s, sum);
-            top[v] = raised(top[v], sum);
-        }
-    }
-    if (!maximum) return;
-    HEADWISE_UNROLL
-    for (int v = 0; v < Vectors; ++v) write(maximum + v * n, raised(load<Arch, T>(maximum + v * n), top[v]));
-}
-
+/// Keys [from, to) of the tile.
 template <class Arch, class T>
-void add_mask(const ScoreTile<T>& tile, const T* mask, T* maximum)
+ScoreTile<T> part_of(const ScoreTile<T>& tile, std::int64_t from, std::int64_t to)
 {
-    if (tile.vectors == 2) add_mask<Arch, T, 2>(tile, mask, maximum);
-    else add_mask<Arch, T, 1>(tile, mask, maximum);
-}
-
-/// The keys of the tile that every lane sees: [all_from, all_to). Some lanes do not see those outside it.
-struct CommonKeys {
-    std::int64_t all_from;
-    std::int64_t all_to;
-};
-
-template <class Arch, class T>
-CommonKeys common_keys(const ScoreTile<T>& tile)
-{
-    CommonKeys common{0, tile.keys};
-    for (std::int64_t i = 0; i < tile.row_count; ++i) {
-        const std::int64_t from = tile.rows[i].first_key - tile.first;
-        const std::int64_t to = tile.rows[i].end_key - tile.first;
-        if (from > common.all_from) common.all_from = from;
-        if (to < common.all_to) common.all_to = to;
-    }
-    if (common.all_from > tile.keys) common.all_from = tile.keys;
-    if (common.all_to < common.all_from) common.all_to = common.all_from;
-    return common;
+    ScoreTile<T> part = tile;
+    part.s += from * tile.vectors * lanes_of<Arch, T>;
+    part.first += from;
+    part.keys = to - from;
+    return part;
 }
 
 /// s = -inf outside each lane's [first_key, end_key). Lanes without a row keep their scores.
 template <class Arch, class T>
-void exclude_keys(const ScoreTile<T>& tile, const CommonKeys& common)
+void exclude_keys(const ScoreTile<T>& tile)
 {
     constexpr int n = lanes_of<Arch, T>;
     const auto minus_infinity = set<Arch, T>(-infinity<T>);
@@ -127,8 +96,6 @@ void exclude_keys(const ScoreTile<T>& tile, const CommonKeys& common)
         const auto first = load<Arch, T>(firsts);
         const auto end = load<Arch, T>(ends);
         for (std::int64_t key = 0; key < tile.keys; ++key) {
-            if (key == common.all_from) key = common.all_to;
-            if (key >= tile.keys) break;
             T* s = tile.s + key * tile.vectors * n + lane;
             const auto k = set<Arch, T>(static_cast<T>(key));
             const auto low = xsimd::select(k < first, minus_infinity, load<Arch, T>(s));

@@ -135,32 +135,53 @@ HEADWISE_INLINE Vec<Arch, T> exponent_from_low_bits(Vec<Arch, T> x)
     return from_native<Arch, T>((Bits)values_of(x) << (std::numeric_limits<T>::digits - 1));
 }
 
-template <class Arch, class T, int... I>
+/// Within each span of numbers, units of low and high in turn: the first halves of the spans to low, the others to high.
+template <class Arch, class T, int unit, int span, int... I>
 HEADWISE_INLINE void interleave(Vec<Arch, T>& low, Vec<Arch, T>& high, std::integer_sequence<int, I...>)
 {
     constexpr int n = sizeof...(I);
+    constexpr auto from = [](int i, int half) {
+        const int turn = i % span / unit;
+        return i / span * span + half * (span / 2) + turn / 2 * unit + i % unit + (turn % 2 ? n : 0);
+    };
     const auto a = values_of(low);
     const auto b = values_of(high);
-    low = from_native<Arch, T>(__builtin_shufflevector(a, b, (I % 2 ? n + I / 2 : I / 2)...));
-    high = from_native<Arch, T>(__builtin_shufflevector(a, b, (I % 2 ? n + n / 2 + I / 2 : n / 2 + I / 2)...));
+    low = from_native<Arch, T>(__builtin_shufflevector(a, b, from(I, 0)...));
+    high = from_native<Arch, T>(__builtin_shufflevector(a, b, from(I, 1)...));
 }
 
-/// Transposes a square of lanes x lanes numbers, given as its `lanes` rows: log2(lanes) rounds that interleave vector i with vector i + lanes / 2.
+/// log2(count) rounds that interleave vector i with vector i + count / 2, the vectors `stride` apart.
+template <class Arch, class T, int unit, int span, int count, int stride>
+HEADWISE_INLINE void interleave_rounds(Vec<Arch, T>* vectors)
+{
+    Vec<Arch, T> next[count];
+    HEADWISE_UNROLL
+    for (int round = 1; round < count; round *= 2) {
+        HEADWISE_UNROLL
+        for (int i = 0; i < count / 2; ++i) {
+            next[2 * i] = vectors[i * stride];
+            next[2 * i + 1] = vectors[(i + count / 2) * stride];
+            interleave<Arch, T, unit, span>(next[2 * i], next[2 * i + 1],
+                                            std::make_integer_sequence<int, lanes_of<Arch, T>>());
+        }
+        HEADWISE_UNROLL
+        for (int i = 0; i < count; ++i) vectors[i * stride] = next[i];
+    }
+}
+
+/// Transposes a square of lanes x lanes numbers, given as its `lanes` rows: first the small squares within each 128 bits,
+/// whose shuffles cost least, then those squares as wholes.
 template <class Arch, class T>
 HEADWISE_INLINE void transpose(Vec<Arch, T>* square)
 {
     constexpr int n = lanes_of<Arch, T>;
-    Vec<Arch, T> next[n];
+    constexpr int small = 16 / sizeof(T);
     HEADWISE_UNROLL
-    for (int round = 1; round < n; round *= 2) {
+    for (int first = 0; first < n; first += small) interleave_rounds<Arch, T, 1, small, small, 1>(square + first);
+    if constexpr (n > small) {
         HEADWISE_UNROLL
-        for (int i = 0; i < n / 2; ++i) {
-            next[2 * i] = square[i];
-            next[2 * i + 1] = square[i + n / 2];
-            interleave(next[2 * i], next[2 * i + 1], std::make_integer_sequence<int, n>());
-        }
-        HEADWISE_UNROLL
-        for (int i = 0; i < n; ++i) square[i] = next[i];
+        for (int first = 0; first < small; ++first)
+            interleave_rounds<Arch, T, small, n, n / small, small>(square + first);
     }
 }
 

@@ -11,19 +11,35 @@
 
 #include "kernels/exp2.hpp"
 #include "kernels/kernel_table.hpp"
+#include "kernels/tile_shape.hpp"
 
 namespace headwise::kernels {
+
+/// `count` keys of the tile, count * Vectors vectors from s on.
+template <class Arch, class T, int Vectors, bool scaled, int count>
+HEADWISE_INLINE void softmax_keys(T* s, const Vec<Arch, T> (&maximum)[Vectors], Vec<Arch, T> (&sum)[Vectors], T factor)
+{
+    constexpr int n = lanes_of<Arch, T>;
+    Vec<Arch, T> x[count * Vectors];
+    HEADWISE_UNROLL
+    for (int i = 0; i < count * Vectors; ++i) {
+        x[i] = load<Arch, T>(s + i * n) - maximum[i % Vectors];
+        if constexpr (scaled) x[i] = x[i] * set<Arch, T>(factor);
+    }
+    powers_of_two<Arch, T>(x);
+    HEADWISE_UNROLL
+    for (int i = 0; i < count * Vectors; ++i) {
+        write(s + i * n, x[i]);
+        sum[i % Vectors] = sum[i % Vectors] + x[i];
+    }
+}
 
 template <class Arch, class T, int Vectors, bool scaled>
 HEADWISE_INLINE void softmax_tile(T* s, std::int64_t keys, const SoftmaxState<T>& state, T factor)
 {
     using V = Vec<Arch, T>;
     constexpr int n = lanes_of<Arch, T>;
-    const V factors = set<Arch, T>(factor);
-    const auto power = [&](V x) {
-        if constexpr (scaled) return power_of_two<Arch, T>(x * factors);
-        else return power_of_two<Arch, T>(x);
-    };
+    constexpr int at_once = (TileShape<Arch, T>::registers == 32 ? 2 : 4) / Vectors;
     V maximum[Vectors];
     V sum[Vectors];
     HEADWISE_UNROLL
@@ -32,20 +48,22 @@ HEADWISE_INLINE void softmax_tile(T* s, std::int64_t keys, const SoftmaxState<T>
         maximum[v] = xsimd::select(m == set<Arch, T>(-infinity<T>), set<Arch, T>(T(0)), m);
         sum[v] = set<Arch, T>(T(0));
     }
-    for (std::int64_t key = 0; key < keys; ++key) {
-        HEADWISE_UNROLL
-        for (int v = 0; v < Vectors; ++v) {
-            T* at = s + (key * Vectors + v) * n;
-            const V p = power(load<Arch, T>(at) - maximum[v]);
-            write(at, p);
-            sum[v] = sum[v] + p;
-        }
-    }
+    std::int64_t key = 0;
+    for (; key + at_once <= keys; key += at_once)
+        softmax_keys<Arch, T, Vectors, scaled, at_once>(s + key * Vectors * n, maximum, sum, factor);
+    for (; key < keys; ++key) softmax_keys<Arch, T, Vectors, scaled, 1>(s + key * Vectors * n, maximum, sum, factor);
+
+    V correction[Vectors];
     HEADWISE_UNROLL
     for (int v = 0; v < Vectors; ++v) {
-        const V correction = power(load<Arch, T>(state.maximum_before + v * n) - maximum[v]);
-        write(state.correction + v * n, correction);
-        write(state.sum + v * n, multiply_add(load<Arch, T>(state.sum + v * n), correction, sum[v]));
+        correction[v] = load<Arch, T>(state.maximum_before + v * n) - maximum[v];
+        if constexpr (scaled) correction[v] = correction[v] * set<Arch, T>(factor);
+    }
+    powers_of_two<Arch, T>(correction);
+    HEADWISE_UNROLL
+    for (int v = 0; v < Vectors; ++v) {
+        write(state.correction + v * n, correction[v]);
+        write(state.sum + v * n, multiply_add(load<Arch, T>(state.sum + v * n), correction[v], sum[v]));
     }
 }
 

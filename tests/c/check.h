@@ -27,6 +27,7 @@ headwise_tensor tensor(void* data, headwise_element_type type, int32_t rank, int
 void test_attention(void);
 void test_options(void);
 void test_layer(void);
+void test_caches(void);
 void test_errors(void);
 void test_targets(void);
 void test_allocations(void);

@@ -50,6 +50,7 @@ int main(void)
     test_attention();
     test_options();
     test_layer();
+    test_caches();
     test_errors();
     test_targets();
     test_allocations();

@@ -20,9 +20,9 @@ struct Comparison {
 /// are. Equal infinities agree; NaN agrees with nothing, a NaN that is expected neither. The shapes must be equal.
 Comparison compare_output(const std::string& name, const Tensor& got, const Tensor& want, Tolerance tolerance);
 
-/// The tolerance of one output: the case's own. A bfloat16 output of an ONNX node test is held to 2^-6 at least, as onnx's
-/// own test runner does (onnx/backend/test/runner): its values were computed with a rounding to bfloat16 after each
-/// step, which the operator's text does not ask for and a computation in fp32 does not repeat.
+/// The tolerance of one output: the case's own. A bfloat16 output of an ONNX node test is held to 2^-6 at least, as
+/// onnx's own test runner does (onnx/backend/test/runner): its values were computed with a rounding to bfloat16 after
+/// each step, which the operator's text does not ask for and a computation in fp32 does not repeat.
 Tolerance tolerance_of(const Case& expected, const Tensor& want);
 
 /// Compares all outputs but gradients that `expected` has. Stops at the first that fails.

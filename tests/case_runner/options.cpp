@@ -74,19 +74,19 @@ Mask read_mask(const Case& test, const CallSizes& sizes)
     return with_element_type(mask->type(), of_type);
 }
 
-/// Where query 0 of each batch item stands.
+/// Where query 0 of each batch item stands; with a past the call knows that itself.
 ///
-/// onnx: after the past; with lengths and no past, so that the last query stands at the last valid key (windows count
-/// from there too). The other kinds: query_offset; the lengths decide only where the case is causal.
+/// onnx: with lengths, so that the last query stands at the last valid key (windows count from there too). The other
+/// kinds: query_offset; the lengths decide only where the case is causal.
 template <class T>
 void read_positions(const Case& test, const CallSizes& sizes, CallOptions<T>& call)
 {
+    if (sizes.past) return;
     const bool onnx = test.op() == "onnx";
-    call.options.query_offset = sizes.past.value_or(0);
-    if (!onnx) call.options.query_offset = test.integer("query_offset", call.options.query_offset);
+    if (!onnx) call.options.query_offset = test.integer("query_offset", 0);
 
     call.query_offsets = read_item_integers(test, "query_offsets", sizes.b);
-    if (call.query_offsets.empty() && (onnx ? !sizes.past.has_value() : call.options.causal))
+    if (call.query_offsets.empty() && (onnx || call.options.causal))
         for (const std::int64_t length : call.kv_lengths) call.query_offsets.push_back(length - sizes.n_q);
     call.options.query_offsets = vector_view(call.query_offsets);
 }

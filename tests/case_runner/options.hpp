@@ -17,9 +17,9 @@ struct CallSizes {
     std::int64_t b = 1;
     std::int64_t h = 0;
     std::int64_t n_q = 0;
-    std::int64_t n_kv = 0;            ///< the keys of a cache included
-    bool batched = true;              ///< whether tensors of the case have the batch dimension
-    std::optional<std::int64_t> past; ///< tokens in past_key, where there is one
+    std::int64_t n_kv = 0;             ///< the keys of a cache included
+    bool batched = true;               ///< whether tensors of the case have the batch dimension
+    std::optional<std::int64_t> past;  ///< tokens in past_key, where the call has a cache
 
     /// `shape` with the batch in front, where tensors of the case have it.
     std::vector<std::int64_t> with_batch(std::vector<std::int64_t> shape) const;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <headwise/attention.hpp>
+#include <headwise/kv_cache.hpp>
 #include <headwise/reference.hpp>
 
 #include "options.hpp"
@@ -42,58 +43,64 @@ TensorView<const T, 4> read_heads(const Case& test, const std::string& name, con
     return view<T, 4>(tensor, what);
 }
 
-/// The rows of `past` (b, h_kv, n_past, width) followed by those of `added` (b, h_kv, n, width).
+/// in.past_NAME (b, h_kv, n_past, width), to lie before `added`; without tokens where there is no such input.
 template <class T>
-Tensor append(const TensorView<const T, 4>& past, const TensorView<const T, 4>& added, const std::string& name)
+TensorView<const T, 4> read_past(const Case& test, const std::string& name, const TensorView<const T, 4>& added)
 {
-    const auto [b, heads, n, width] = added.shape;
-    const std::int64_t n_past = past.shape[2];
-    if (past.shape != std::array{b, heads, n_past, width})
+    auto shape = added.shape;
+    shape[2] = 0;
+    const Tensor* const tensor = test.input("past_" + name);
+    if (tensor == nullptr) return {nullptr, shape};
+    const auto past = view<T, 4>(*tensor, "in.past_" + name);
+    shape[2] = past.shape[2];
+    if (past.shape != shape)
         throw BadCase("in.past_" + name + " is " + describe(past.shape) + " before " + describe(added.shape));
-    Tensor present(DTypeOf<T>::value, {b, heads, n_past + n, width});
-    T* to = present.data<T>();
-    for (std::int64_t i = 0; i < b; ++i)
-        for (std::int64_t head = 0; head < heads; ++head)
-            for (std::int64_t token = 0; token < n_past + n; ++token)
-                for (std::int64_t c = 0; c < width; ++c)
-                    *to++ = token < n_past ? past(i, head, token, c) : added(i, head, token - n_past, c);
-    return present;
+    return past;
 }
 
-/// Keys and values, those of a cache in front.
+/// A new output present_NAME, with room for the tokens of `past` and `added`.
+template <class T>
+TensorView<T, 4> add_present(Outputs& outputs, const std::string& name, const TensorView<const T, 4>& past,
+                             const TensorView<const T, 4>& added)
+{
+    const auto [b, heads, n, width] = added.shape;
+    Tensor present(DTypeOf<T>::value, {b, heads, past.shape[2] + n, width});
+    return mutable_view<T, 4>(outputs.insert_or_assign("present_" + name, std::move(present)).first->second, name);
+}
+
+/// Keys and values, and the cache that they are appended to where there is one.
 template <class T>
 struct KeysAndValues {
     TensorView<const T, 4> K;
     TensorView<const T, 4> V;
-    std::optional<std::int64_t> past;
+    std::optional<PastAndPresent<T>> cache;
+
+    std::optional<std::int64_t> past() const
+    {
+        if (cache) return cache->past_key.shape[2];
+        return {};
+    }
+    std::int64_t all_keys() const { return past().value_or(0) + K.shape[2]; }
 };
 
-/// Reads K, V and the cache; leaves present_key and present_value in `outputs` where there is a cache or the case
+/// Reads K, V and the cache; creates present_key and present_value in `outputs` where there is a cache or the case
 /// expects them.
 template <class T>
 KeysAndValues<T> read_keys_and_values(const Case& test, Outputs& outputs)
 {
     KeysAndValues<T> result{read_heads<T>(test, "K", "kv_num_heads"), read_heads<T>(test, "V", "kv_num_heads"), {}};
-    const Tensor* const past_key = test.input("past_key");
-    const Tensor* const past_value = test.input("past_value");
-    if ((past_key == nullptr) != (past_value == nullptr)) throw BadCase("past_key and past_value go together");
-    const bool expected = test.expected("present_key") != nullptr;
-    if (expected != (test.expected("present_value") != nullptr))
+    const bool past = test.input("past_key") != nullptr;
+    if (past != (test.input("past_value") != nullptr)) throw BadCase("past_key and past_value go together");
+    const bool present = test.expected("present_key") != nullptr;
+    if (present != (test.expected("present_value") != nullptr))
         throw BadCase("present_key and present_value go together");
-    if (past_key == nullptr && !expected) return result;
+    if (!past && !present) return result;
 
-    const auto with_past = [&outputs](const Tensor* past, TensorView<const T, 4>& added, const std::string& name) {
-        auto before = added;
-        before.shape[2] = 0;
-        if (past != nullptr) before = view<T, 4>(*past, "in.past_" + name);
-        const Tensor& present =
-            outputs.insert_or_assign("present_" + name, append<T>(before, added, name)).first->second;
-        added = view<T, 4>(present, "present_" + name);
-        return before.shape[2];
-    };
-    const std::int64_t n_past = with_past(past_key, result.K, "key");
-    with_past(past_value, result.V, "value");
-    if (past_key != nullptr) result.past = n_past;
+    PastAndPresent<T> cache{.past_key = read_past(test, "key", result.K),
+                            .past_value = read_past(test, "value", result.V)};
+    cache.present_key = add_present(outputs, "key", cache.past_key, result.K);
+    cache.present_value = add_present(outputs, "value", cache.past_value, result.V);
+    result.cache = cache;
     return result;
 }
 
@@ -108,6 +115,19 @@ void check_shapes(const TensorView<const T, 4>& Q, const KeysAndValues<T>& kv)
 }
 
 template <class T>
+void run_call(const TensorView<const T, 4>& Q, const KeysAndValues<T>& kv, const TensorView<T, 4>& Y,
+              const AttentionOptions<T>& options, Implementation implementation)
+{
+    if (implementation == Implementation::reference) {
+        if (kv.cache) reference::attention_with_past(Q, kv.K, kv.V, *kv.cache, Y, options);
+        else reference::attention(Q, kv.K, kv.V, Y, options);
+    } else {
+        if (kv.cache) attention_with_past(Q, kv.K, kv.V, *kv.cache, Y, options);
+        else attention(Q, kv.K, kv.V, Y, options);
+    }
+}
+
+template <class T>
 Outputs attention_of(const Case& test, Implementation implementation)
 {
     Outputs outputs;
@@ -116,7 +136,7 @@ Outputs attention_of(const Case& test, Implementation implementation)
     check_shapes(Q, kv);
     const auto [b, h, n_q, d_k] = Q.shape;
     const std::int64_t d_v = kv.V.shape[3];
-    const CallSizes sizes{.b = b, .h = h, .n_q = n_q, .n_kv = kv.K.shape[2], .batched = true, .past = kv.past};
+    const CallSizes sizes{.b = b, .h = h, .n_q = n_q, .n_kv = kv.all_keys(), .batched = true, .past = kv.past()};
     const CallOptions<T> call = read_options<T>(test, sizes, outputs);
 
     const bool rows = test.required_input("Q").rank() == 3;
@@ -126,8 +146,7 @@ Outputs attention_of(const Case& test, Implementation implementation)
     test.expected("Y");
     test.require_all_used();
 
-    if (implementation == Implementation::reference) reference::attention(Q, kv.K, kv.V, Y_heads, call.options);
-    else attention(Q, kv.K, kv.V, Y_heads, call.options);
+    run_call(Q, kv, Y_heads, call.options, implementation);
     outputs.insert_or_assign("Y", std::move(Y));
     return outputs;
 }

@@ -1,0 +1,1 @@
+"""headwise beside PyTorch, ONNX Runtime and OpenVINO. Started by scripts/peers.sh."""
