@@ -12,8 +12,8 @@ from ctypes import byref, c_char_p, c_int64, c_size_t, c_void_p
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "python"))
-from headwise_c import (BOOLEAN, ELEMENTS, FLOAT32, FLOAT64, INVALID_ARGUMENT, OK, CacheShape, CacheViews, LayerShape,
-                        LayerWeights, Options, PastAndPresent, Tensor, WorkReport, load, sized)
+from headwise_c import (BOOLEAN, ELEMENTS, FLOAT32, FLOAT64, INT64, INVALID_ARGUMENT, OK, CacheShape, CacheViews,
+                        LayerShape, LayerWeights, Options, PastAndPresent, Tensor, WorkReport, load, sized)
 
 
 def tensor(values, shape, element_type=FLOAT32):
