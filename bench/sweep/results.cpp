@@ -100,6 +100,7 @@ Json simulated_json(const std::vector<SimulatedRun>& runs)
                        {"workers", run.workers},
                        {"tasks", run.tasks},
                        {"serial_seconds", run.serial_seconds},
+                       {"busy_seconds", run.busy_seconds},
                        {"seconds", run.seconds},
                        {"heads_only_seconds", run.heads_only_seconds},
                        {"efficiency", run.efficiency()},

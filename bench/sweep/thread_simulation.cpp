@@ -125,8 +125,12 @@ void simulate_shape(const KernelTable<float>& table, const Shape& shape, std::ve
     const std::vector<double> whole_heads(static_cast<std::size_t>(shape.h), serial / static_cast<double>(shape.h));
     for (const int workers : worker_counts) {
         const std::vector<double>& tasks = plan_of(workers);
-        runs.push_back({shape.n, shape.h, workers, static_cast<std::int64_t>(tasks.size()), serial,
-                        makespan(tasks, workers), makespan(whole_heads, workers)});
+        SimulatedRun run{shape.n, shape.h, workers, static_cast<std::int64_t>(tasks.size())};
+        run.serial_seconds = serial;
+        run.busy_seconds = std::accumulate(tasks.begin(), tasks.end(), 0.0);
+        run.seconds = makespan(tasks, workers);
+        run.heads_only_seconds = makespan(whole_heads, workers);
+        runs.push_back(run);
     }
 }
 

@@ -18,6 +18,7 @@ struct SimulatedRun {
     int workers = 0;
     std::int64_t tasks = 0;          ///< of the operator's plan for this many workers
     double serial_seconds = 0;       ///< of all tasks of the plan for one worker
+    double busy_seconds = 0;         ///< of all tasks of the plan for this many: smaller blocks share less
     double seconds = 0;              ///< until the last worker ends, by the plan for this many workers
     double heads_only_seconds = 0;   ///< the same were each head one task
 

@@ -52,6 +52,8 @@ def errors_table(sweep):
 
 def simulation_table(sweep):
     rows = [(run["n"], run["h"], run["workers"], run["tasks"], f'{1e3 * run["seconds"]:.3f}',
-             f'{100 * run["efficiency"]:.0f} %', f'{100 * run["heads_only_efficiency"]:.0f} %')
+             f'{100 * run["efficiency"]:.0f} %', f'{100 * run["serial_seconds"] / run["busy_seconds"]:.0f} %',
+             f'{100 * run["heads_only_efficiency"]:.0f} %')
             for run in sweep.json["simulated_threads"]]
-    return table(["n", "h", "workers", "tasks", "ms", "efficiency", "one task a head"], rows)
+    return table(["n", "h", "workers", "tasks", "ms", "efficiency", "of which smaller blocks leave", "one task a head"],
+                 rows)
