@@ -10,15 +10,10 @@ from detail_tables import errors_table, padding_table, simulation_table, stages_
 from document import Document
 from heads_section import add_heads
 from html_pieces import details, table
-from sweep import PROJECTIONS, STAGES, total
+from sweep import total
 
-# A change of the products' time up to this is called none: the layer's own repetitions differ by as much.
+# More time than this is called a cost; repetitions of one shape differ by about as much.
 FREE = 0.1
-
-
-def share(part, whole):
-    percent = 100 * part / whole
-    return f"{percent:.1f} %" if percent < 2 else f"{percent:.0f} %"
 
 
 def change_text(ratio):
@@ -29,29 +24,32 @@ def change_text(ratio):
 
 
 def answer(sweep):
-    """What heads cost, in three sentences."""
+    """What heads cost, in three sentences: the fused layer as it runs, and shares of the staged one."""
     stages = sweep.stages()
-    wide = [h for h in stages if not sweep.is_narrow(h)]
+    fused = {row["h"]: row["real_time"]
+             for row in sweep.find("layer", n=sweep.n, d_model=sweep.d_model, target=sweep.best_target,
+                                   arena_threads=sweep.context["threads"][0])}
+    wide = [h for h in stages if h in fused and not sweep.is_narrow(h)]
     if len(wide) < 2:
         return escape(sweep.json["headline"])
     first, last, most = wide[0], wide[-1], max(stages)
-    products = [*PROJECTIONS, "score", "blend", "project_o"]
 
-    def time(h, names=STAGES):
-        return total(stages[h][name] for name in names)
+    def staged_share(h, stage):
+        percent = 100 * stages[h][stage]["real_time"] / total(stages[h].values())
+        return f"{percent:.1f} %" if percent < 2 else f"{percent:.0f} %"
 
-    ratio = time(last, products) / time(first, products)
-    free = "heads as such are free" if abs(ratio - 1) <= FREE else "on this run heads as such were not quite free"
-    overtaken = [h for h in stages if time(h, ["softmax"]) > time(h, ["score", "blend"])]
-    narrow = (f"below d_k {2 * sweep.d_model // overtaken[0]} they cost more than scoring and blending"
-              if overtaken else "at no width measured here did they cost more than scoring and blending")
+    ratio = fused[last] / fused[first]
+    free = "heads as such are free" if ratio <= 1 + FREE else "on this run heads as such were not quite free"
+    narrow = ""
+    if most in fused and most != last:
+        narrow = (f", and {staged_share(most, 'softmax')} at h {most} (d_k {sweep.d_model // most}), where the layer "
+                  f"takes {fused[most] / fused[first]:.1f} times as long as at h {first}")
     return (f"From h {first} to h {last} the layer keeps the same parameters and the same multiply-adds to the last "
-            f"integer, and its products take {change_text(ratio)}: {free}. "
-            f"What grows is the softmax, h n² exponentials: {share(time(first, ['softmax']), time(first))} of the time "
-            f"at h {first}, {share(time(last, ['softmax']), time(last))} at h {last}, "
-            f"{share(time(most, ['softmax']), time(most))} at h {most} (d_k {sweep.d_model // most}); {narrow}. "
-            f"The heads meet only in W_o, which costs {share(time(last, ['project_o']), time(last))} of the time at h "
-            f"{last}, a product of n d_model² multiply-adds whatever h; concatenation costs nothing.")
+            f"integer and takes {change_text(ratio)}: {free}. "
+            f"What grows is the softmax, h n² exponentials: {staged_share(first, 'softmax')} of the stages' time at h "
+            f"{first}, {staged_share(last, 'softmax')} at h {last}{narrow}. "
+            f"The heads meet only in W_o, a product of n d_model² multiply-adds whatever h that takes "
+            f"{staged_share(last, 'project_o')} at h {last}; concatenation costs nothing.")
 
 
 def machine_line(sweep):
