@@ -25,7 +25,13 @@ function(headwise_add_isa isa)
     headwise_library_options(${object})
     # Optimised in every configuration: an inline function that stays a function of its own could be taken by the
     # linker for code that runs on any processor (tests/isa_symbols.py).
-    target_compile_options(${object} PRIVATE ${arg_FLAGS} -O3)
+    set(optimisation -O3)
+    if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
+        # Of an unrolled kernel, UBSan's checks of null pointers and of address arithmetic take most of the code and of
+        # the time to compile; AddressSanitizer sees a wrong access all the same.
+        set(optimisation -O1 -fno-sanitize=null,pointer-overflow)
+    endif()
+    target_compile_options(${object} PRIVATE ${arg_FLAGS} ${optimisation})
 
     string(TOUPPER ${isa} upper)
     target_sources(headwise PRIVATE $<TARGET_OBJECTS:${object}>)

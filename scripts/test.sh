@@ -14,7 +14,10 @@ Installs the packages that are missing (with apt, as root or through sudo), buil
   --filter REGEX  only the tests whose ctest name matches
   --help          this text
 
-HEADWISE_WERROR=ON in the environment makes warnings errors; CXX chooses the compiler of a new build folder.
+asan and tsan are built with clang 19; asan ends with the fuzzer, tsan runs the tests of threads only.
+
+HEADWISE_WERROR=ON in the environment makes warnings errors; CXX chooses the compiler of a new build folder (release
+and debug). HEADWISE_FUZZ_SECONDS is how long the fuzzer runs (default: 60).
 Exit status: 0 all passed, 1 a build or a test failed, 2 wrong option or something cannot be installed.
 TEXT
 }
@@ -34,7 +37,8 @@ done
 
 install_build_packages
 case $preset in
-    release | debug | asan | tsan) ;;
+    release | debug) ;;
+    asan | tsan) install_packages clang-19 libclang-rt-19-dev llvm-19 ;;  # llvm: stack traces with names
     aarch64)
         install_packages g++-aarch64-linux-gnu qemu-user
         "$repo_root/scripts/arm64_sysroot.sh"
@@ -43,7 +47,9 @@ case $preset in
 esac
 
 options=()
-[[ -z ${HEADWISE_WERROR:-} ]] || options+=(-D "HEADWISE_WERROR=$HEADWISE_WERROR")
+for option in HEADWISE_WERROR HEADWISE_FUZZ_SECONDS; do
+    [[ -z ${!option:-} ]] || options+=(-D "$option=${!option}")
+done
 configure_preset "$preset" "${options[@]}" || exit 1
 build_preset "$preset" "$jobs" || exit 1
 

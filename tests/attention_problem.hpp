@@ -116,6 +116,8 @@ struct Inputs {
         widen(K, from.K);
         widen(V, from.V);
         widen(element_mask, from.element_mask);
+        fill(float_mask, [&](const auto& index) { return at(from.float_mask.input(), index); });
+        fill(boolean_mask, [&](const auto& index) { return at(from.boolean_mask.input(), index); });
     }
 
     AttentionOptions<E> options() const
@@ -256,7 +258,7 @@ Outputs<compute_t<E>> run_oracle(const Inputs<E>& inputs)
     return oracle(inputs, []<class Number>(const auto& wide) { return run_reference<Number>(wide); });
 }
 
-// Compiled once, in test_tensors.cpp.
+// Compiled once, in attention_problem.cpp.
 #define HEADWISE_FOR_EACH_ELEMENT_TYPE(DO) DO(float) DO(double) DO(headwise::bfloat16) DO(headwise::float16)
 #define HEADWISE_EXTERN_PROBLEM(E)                                            \
     extern template struct Inputs<E>;                                         \

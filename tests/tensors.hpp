@@ -89,6 +89,7 @@ enum class Layout {
     backwards,     ///< rows in falling order
     mirrored,      ///< every stride negative
     misaligned,    ///< dense, one element off the alignment it would have had
+    repeated,      ///< one row for all: the second last stride is 0; for inputs only, and not among `layouts`
 };
 inline constexpr std::array layouts{Layout::dense,  Layout::tokens_first, Layout::transposed, Layout::padded,
                                     Layout::spread, Layout::backwards,    Layout::mirrored,   Layout::misaligned};
@@ -120,6 +121,8 @@ struct Placement {
             stride *= std::max<std::int64_t>(shape[order[r]], 1);
             if (layout == Layout::padded && r == Rank - 1) stride += 3;
         }
+        if constexpr (Rank >= 2)
+            if (layout == Layout::repeated) strides[Rank - 2] = 0;
         for (std::size_t r = 0; r < Rank; ++r) {
             if (shape[r] == 0) span = 0;
             const std::int64_t reach = (std::max<std::int64_t>(shape[r], 1) - 1) * strides[r];

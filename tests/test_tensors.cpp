@@ -2,18 +2,6 @@
 #include "catch_compat.hpp"
 #include "tolerance.hpp"
 
-namespace tensors {
-
-#define HEADWISE_INSTANTIATE_PROBLEM(E)                                \
-    template struct Inputs<E>;                                         \
-    template struct Outputs<E>;                                        \
-    template Outputs<E> run_kernels(const Inputs<E>&);                 \
-    template Outputs<E> run_reference<compute_t<E>>(const Inputs<E>&); \
-    template Outputs<compute_t<E>> run_oracle(const Inputs<E>&);
-HEADWISE_FOR_EACH_ELEMENT_TYPE(HEADWISE_INSTANTIATE_PROBLEM)
-
-}  // namespace tensors
-
 using namespace tensors;
 
 TEST_CASE("tensors: every layout holds every element, and shows a write beside one", "[tensors]")

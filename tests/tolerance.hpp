@@ -72,4 +72,25 @@ Comparison compare(const Problem& problem)
     return compare(Inputs<E>(problem));
 }
 
+/// Weights `got` against the reference's. Where a row's sum is NaN the reference gives NaN to every key that takes part
+/// and 0 to all others; the kernels may give 0 to some of the former, but not to all.
+template <class E, class T, int Rank>
+bool weights_agree(const Tensor<E, Rank>& got, const Tensor<T, Rank>& want, double limit)
+{
+    auto rows = got.shape();
+    const std::int64_t n_kv = std::exchange(rows.back(), 1);
+    bool agree = true;
+    for_each_index(rows, [&](auto index) {
+        bool nan_wanted = false, nan_got = false;
+        for (index.back() = 0; index.back() < n_kv; ++index.back()) {
+            const double g = number(at(got.view(), index)), w = number(at(want.view(), index));
+            nan_wanted = nan_wanted || std::isnan(w);
+            nan_got = nan_got || std::isnan(g);
+            agree = agree && (std::isnan(w) ? std::isnan(g) || g == 0 : std::abs(g - w) <= limit);
+        }
+        agree = agree && nan_wanted == nan_got;
+    });
+    return agree;
+}
+
 }  // namespace tensors

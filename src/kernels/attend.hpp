@@ -289,13 +289,18 @@ private:
     /// product with its weight would be the same NaN or infinity.
     void add_non_finite(const Panel<Arch, T>& panel, const ScoreTile<T>& tile)
     {
+        const VisibleKeys<Arch, T, E> visible(block);
         const E* v = static_cast<const E*>(block.v.data);
         for (std::int64_t key = 0; key < tile.keys; ++key)
             for (std::int64_t c = 0; c < block.d_v; ++c) {
                 const T x = widened<Arch, T>(v[(tile.first + key) * block.v.row_stride + c * block.v.column_stride]);
                 if (x - x == T(0)) continue;
-                for (std::int64_t i = 0; i < panel.row_count; ++i)
-                    if (tile.s[key * panel.width() + i] != -infinity<T>) scratch.non_finite[c * panel.width() + i] += x;
+                for (std::int64_t i = 0; i < panel.row_count; ++i) {
+                    if (!visible.sees(panel.rows[i], tile.first + key)) continue;
+                    // A key that takes part with a score of -inf has the weight 0, and 0 * inf is NaN.
+                    const bool weightless = tile.s[key * panel.width() + i] == -infinity<T>;
+                    scratch.non_finite[c * panel.width() + i] += weightless ? x * T(0) : x;
+                }
             }
     }
 };

@@ -1,0 +1,59 @@
+// How far the kernels may be from the reference in any one call.
+#pragma once
+
+#include "attention_problem.hpp"
+
+#include <cmath>
+
+namespace tensors {
+
+/// Bounds on rounding errors, from the sizes of the numbers. They are wider than the tests' earned tolerances, which
+/// hold on the average of many calls and not for the unluckiest of millions: what is looked for here are wrong numbers.
+struct Bounds {
+    double score;
+    double weight;
+    double Y;
+};
+
+/// Largest sum over k of |q_k k_k|, what is not finite left out.
+template <class E>
+double largest_product(const Inputs<E>& inputs)
+{
+    const Problem& p = inputs.problem;
+    double largest = 0;
+    for_each_index(std::array{p.b, p.h, p.n_q, p.n_kv}, [&](const auto& i) {
+        const std::int64_t kv_head = i[1] / (p.h / p.h_kv);
+        double sum = 0;
+        for (std::int64_t k = 0; k < p.d_k; ++k) {
+            const double product =
+                number(inputs.Q.view()(i[0], i[1], i[2], k)) * number(inputs.K.view()(i[0], kv_head, i[3], k));
+            if (std::isfinite(product)) sum += std::abs(product);
+        }
+        largest = std::max(largest, sum);
+    });
+    return largest;
+}
+
+template <class E>
+Bounds bounds(const Inputs<E>& inputs)
+{
+    const Problem& p = inputs.problem;
+    const double rounding = number(std::numeric_limits<compute_t<E>>::epsilon());
+    const double result_rounding = std::is_same_v<E, headwise::bfloat16>  ? 0x1p-8
+                                   : std::is_same_v<E, headwise::float16> ? 0x1p-11
+                                                                          : rounding;
+    // A sum of n terms is off by some sqrt(n) roundings of its largest partial sum; its terms are rounded too.
+    const auto sum_of = [](std::int64_t n) { return 8 + 2 * std::sqrt(static_cast<double>(n)); };
+    const double scale = std::abs(p.scale.value_or(1 / std::sqrt(static_cast<double>(p.d_k))));
+    const double addends =
+        max_magnitude(inputs.float_mask.view()) + max_magnitude(inputs.element_mask.view()) +
+        (p.alibi ? p.alibi_slope * static_cast<double>(p.n_q + p.n_kv + std::abs(p.query_offset)) : 0);
+    Bounds b;
+    b.score = rounding * (sum_of(p.d_k) * scale * largest_product(inputs) + 8 * (p.softcap + addends));
+    b.weight = 2 * b.score + rounding * sum_of(p.n_kv) + result_rounding;
+    b.Y = max_magnitude(inputs.V.view()) * (b.weight + result_rounding);
+    b.score += result_rounding * (scale * largest_product(inputs) + addends);
+    return b;
+}
+
+}  // namespace tensors
