@@ -133,3 +133,40 @@ build_preset() {
 source_revision() {
     git -C "$repo_root" describe --always --dirty --abbrev=12 2>/dev/null || printf 'unknown'
 }
+
+# install_python_parts REQUIREMENTS VENV [PIP_OPTION...]: what a file lists, in a virtual environment; again when the
+# file changes.
+install_python_parts() {
+    local wanted=$1 venv=$2
+    shift 2
+    if cmp -s -- "$wanted" "$venv/installed.txt"; then return; fi
+    install_packages python3-venv
+    say "Installing Python parts into $venv"
+    python3 -m venv --clear "$venv" || die "python3 cannot make a virtual environment in $venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$@" -r "$wanted" ||
+        die "pip could not install what $wanted lists"
+    cp -- "$wanted" "$venv/installed.txt"
+}
+
+# The report's Python parts, and the browser that its figure files are drawn with. Ubuntu's chromium is no package but a
+# snap: there, and elsewhere, one that is installed is used, and without one the report has no figure files.
+readonly report_venv=$repo_root/build/venv
+install_report_parts() {
+    install_python_parts "$repo_root/scripts/requirements-report.txt" "$report_venv" --no-deps
+    if [[ -r /etc/os-release ]] && grep -qx 'ID=debian' /etc/os-release; then
+        install_packages chromium fonts-dejavu-core
+    fi
+}
+
+# write_attention_maps JSON [OPTION...]: what the heads of a real model look at; needs the target headwise_shared.
+write_attention_maps() {
+    local json=$1
+    shift
+    "$report_venv/bin/python" -B "$repo_root/examples/python/attention_maps.py" \
+        --library "$repo_root/build/release/tests/c/libheadwise_shared.so" --json "$json" "$@"
+}
+
+# write_report FOLDER OPTION...: FOLDER/report.html and FOLDER/figures; see scripts/report.
+write_report() {
+    "$report_venv/bin/python" -B "$repo_root/scripts/report" "$@"
+}

@@ -6,7 +6,7 @@ source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 cd -- "$repo_root"
 results_dir=build/peers
 venv=$results_dir/venv
-export PYTHONPATH=$repo_root/scripts
+export PYTHONPATH=$repo_root/scripts:$repo_root/examples/python
 
 command -v python3 >/dev/null || install_packages python3
 for option in "$@"; do

@@ -9,8 +9,9 @@ usage: scripts/sweep.sh [--full] [--n LIST] [--d-model LIST] [--heads LIST] [--t
 
 Finds out what multi-head attention costs on this machine over n, d_model and the number of heads: verifies every shape
 against the naive reference on every instruction set of this processor, checks the counts of work as exact integers,
-measures, and writes build/sweep/results.json and build/sweep/report.html. Installs what is missing (packages with apt,
-as root or through sudo; Python parts into build/venv) and builds into build/release first.
+measures, and writes build/sweep/results.json, build/sweep/report.html and its figures as PNG and SVG files. Installs
+what is missing (packages with apt, as root or through sudo; Python parts into build/venv) and builds into build/release
+first.
 
   --n LIST        numbers of tokens (default 128,512,1024)
   --d-model LIST  widths of the layer (default 256,512)
@@ -18,7 +19,7 @@ as root or through sudo; Python parts into build/venv) and builds into build/rel
   --threads LIST  numbers of threads, or all (default 1,all)
   --target LIST   instruction sets, such as sse2,avx2, or all (default). Those named are all measured with every
                   --threads; else only the best one is measured with more than one
-  --full          n from 128 to 8192, d_model from 256 to 2048: takes hours. The default takes at most 4 minutes on two
+  --full          n from 128 to 16384, d_model from 256 to 2048: takes hours. The default takes at most 5 minutes on two
                   cores, installing and building not counted
   --help          this text
 
@@ -51,7 +52,6 @@ done
 
 cd -- "$repo_root"
 results_dir=build/sweep
-venv=build/venv
 
 interrupted() {
     rm -f -- "$results_dir"/*.part
@@ -60,25 +60,13 @@ interrupted() {
 }
 trap interrupted INT TERM
 
-# The plotting library, in a virtual environment; again when the wanted versions change.
-install_report_library() {
-    local wanted=scripts/requirements-report.txt
-    if cmp -s -- "$wanted" "$venv/installed.txt"; then return; fi
-    say "Installing the plotting library into $venv"
-    python3 -m venv --clear "$venv" || die "python3 cannot make a virtual environment in $venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$wanted" ||
-        die "pip could not install what the report needs: $(tr '\n' ' ' <"$wanted")"
-    cp -- "$wanted" "$venv/installed.txt"
-}
-
 install_build_packages
-install_packages python3-venv
 mkdir -p -- "$results_dir"
-install_report_library
+install_report_parts
 say "Building"
-# Only the two programs that run here: the tests take longer to compile than all else.
+# Only what runs here: the tests take longer to compile than all else.
 configure_preset release || exit 1
-build_preset release "$(nproc)" --target headwise_sweep headwise_cases || exit 1
+build_preset release "$(nproc)" --target headwise_sweep headwise_cases headwise_shared || exit 1
 
 say "Verifying the real layer"
 real_layer_log=$results_dir/real_layer.txt
@@ -95,9 +83,13 @@ if [[ $sweep_status -ne 0 && ! -s $results_dir/summary.txt.part ]]; then
     exit "$sweep_status"
 fi
 mv -- "$results_dir/summary.txt.part" "$results_dir/summary.txt"
-"$venv/bin/python" scripts/report.py "$results_dir/results.json" "$results_dir/report.html" || sweep_status=1
+say "Writing the report"
+{
+    write_attention_maps "$results_dir/attention.json" &&
+        write_report "$results_dir" --results "$results_dir/results.json" --attention "$results_dir/attention.json"
+} || sweep_status=1
 
 cat -- "$results_dir/summary.txt"
 say
-say "$results_dir/results.json, $results_dir/report.html"
+say "$results_dir/results.json, $results_dir/report.html, $results_dir/figures/"
 exit "$sweep_status"

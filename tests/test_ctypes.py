@@ -8,74 +8,12 @@ import math
 import sys
 import threading
 import unittest
-from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_void_p, sizeof
+from ctypes import byref, c_char_p, c_int64, c_size_t, c_void_p
+from pathlib import Path
 
-OK, INVALID_ARGUMENT = 0, 1
-BOOLEAN, FLOAT32, FLOAT64, BFLOAT16, FLOAT16, INT64 = range(1, 7)
-ELEMENTS = {BOOLEAN: ctypes.c_bool, FLOAT32: c_float, FLOAT64: c_double, INT64: c_int64}
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [("data", c_void_p), ("element_type", c_int32), ("rank", c_int32), ("shape", c_int64 * 4),
-                ("strides", c_int64 * 4)]
-
-
-class Work(ctypes.Structure):
-    _fields_ = [(name, c_int64) for name in
-                ("project_q", "project_k", "project_v", "score", "exponentials", "blend", "project_o")]
-
-
-class WorkReport(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("useful", Work), ("issued", Work)]
-
-
-class Options(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("scale", c_double), ("softcap", c_double),
-                ("has_scale", c_int32), ("causal", c_int32), ("has_left_window", c_int32),
-                ("has_right_window", c_int32), ("left_window", c_int64), ("right_window", c_int64),
-                ("query_offset", c_int64),
-                *[(name, POINTER(Tensor)) for name in
-                  ("query_offsets", "kv_lengths", "mask", "sinks", "alibi", "weights", "mean_weights", "scores",
-                   "log_sum_exp")],
-                ("score_stage", c_int32), ("reserved", c_int32), ("work", POINTER(WorkReport))]
-
-
-class PastAndPresent(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t),
-                *[(name, POINTER(Tensor)) for name in ("past_key", "past_value", "present_key", "present_value")]]
-
-
-class CacheShape(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t),
-                *[(name, c_int64) for name in ("batch", "kv_heads", "capacity", "d_k", "d_v")],
-                ("element_type", c_int32), ("reserved", c_int32)]
-
-
-class CacheViews(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), *[(name, Tensor) for name in ("keys", "values", "lengths", "offsets")]]
-
-
-class LayerShape(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t),
-                *[(name, c_int64) for name in ("d_model", "heads", "kv_heads", "d_k", "d_v", "d_model_kv")]]
-
-
-class LayerWeights(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t),
-                *[(name, POINTER(Tensor)) for name in ("W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")]]
-
-
-def load(path):
-    library = ctypes.CDLL(path)
-    library.headwise_last_error.restype = c_char_p
-    library.headwise_version.restype = c_char_p
-    library.headwise_thread_scratch_bytes.restype = c_size_t
-    library.headwise_release_thread_scratch.restype = None
-    library.headwise_layer_destroy.argtypes = [c_void_p]
-    library.headwise_layer_destroy.restype = None
-    library.headwise_kv_cache_destroy.argtypes = [c_void_p]
-    library.headwise_kv_cache_destroy.restype = None
-    return library
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "python"))
+from headwise_c import (BOOLEAN, ELEMENTS, FLOAT32, FLOAT64, INT64, INVALID_ARGUMENT, OK, CacheShape, CacheViews,
+                        LayerShape, LayerWeights, Options, PastAndPresent, Tensor, WorkReport, load, sized)
 
 
 def tensor(values, shape, element_type=FLOAT32):
@@ -86,10 +24,6 @@ def tensor(values, shape, element_type=FLOAT32):
                                             (c_int64 * len(shape))(*shape))
     assert status == OK, headwise.headwise_last_error()
     return made, array
-
-
-def sized(struct, **fields):
-    return struct(struct_size=sizeof(struct), **fields)
 
 
 class CtypesTest(unittest.TestCase):

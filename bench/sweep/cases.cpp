@@ -10,6 +10,7 @@
 
 #include "sweep/expected.hpp"
 #include "sweep/fma_peak.hpp"
+#include "sweep/roofs.hpp"
 
 namespace headwise::sweep {
 namespace {
@@ -41,6 +42,15 @@ Work operator_work(const Shape& shape)
 {
     Work work = layer_work(shape);
     work.project_q = work.project_k = work.project_v = work.project_o = 0;
+    return work;
+}
+
+Work causal_operator_work(const Shape& shape)
+{
+    const std::int64_t pairs = cost::causal_pairs(shape.n, shape.n, 0);
+    Work work;
+    work.score = work.blend = pairs * shape.d_model;
+    work.exponentials = pairs * shape.h;
     return work;
 }
 
@@ -82,15 +92,17 @@ Case layer_case(const Options& options, Problems& problems, const Shape& shape, 
     return c;
 }
 
-Case operator_case(const Options& options, Problems& problems, const Shape& shape, Target target, int threads)
+Case operator_case(const Options& options, Problems& problems, const Shape& shape, Target target, int threads,
+                   bool causal = false)
 {
-    Case c{.row = on(make_row("operator", shape, operator_work(shape)), target, threads),
-           .repetitions = options.repetitions};
-    c.prepare = [&problems, shape, target] {
+    const Row row = causal ? make_row("causal_operator", shape, causal_operator_work(shape))
+                           : make_row("operator", shape, operator_work(shape));
+    Case c{.row = on(row, target, threads), .repetitions = options.repetitions};
+    c.prepare = [&problems, shape, target, causal] {
         set_active_target(target);
-        return [p = problems.operator_input(shape), shape] {
+        return [p = problems.operator_input(shape), shape, causal] {
             attention(p->problem.view(p->problem.Q), p->problem.view(p->problem.K), p->problem.view(p->problem.V),
-                      TensorView<float, 4>(p->Y.data(), {1, shape.h, shape.n, shape.d_k()}));
+                      TensorView<float, 4>(p->Y.data(), {1, shape.h, shape.n, shape.d_k()}), {.causal = causal});
         };
     };
     return c;
@@ -110,6 +122,28 @@ Case peak_case(const Options& options, Target target, int threads)
             tbb::parallel_for(0, shares, [target](int) { run_fma_loop(target, steps); }, tbb::simple_partitioner());
         };
     };
+    return c;
+}
+
+Case exp_peak_case(const Options& options, Target target)
+{
+    const auto tile = std::make_shared<SoftmaxTile>(kernel_table<float>(target));
+    Row row;
+    row.kind = row.name = "exp_peak";
+    row.exponentials = tile->exponentials();
+    Case c{.row = on(row, target, 1), .repetitions = peak_repetitions_factor * options.repetitions};
+    c.prepare = [tile] { return [tile] { tile->run(); }; };
+    return c;
+}
+
+Case memory_read_case(const Options& options)
+{
+    const auto stream = std::make_shared<ReadStream>();
+    Row row;
+    row.kind = row.name = "memory_read";
+    row.bytes = stream->bytes();
+    Case c{.row = row, .repetitions = options.repetitions};
+    c.prepare = [stream] { return [stream] { stream->run(); }; };
     return c;
 }
 
@@ -208,28 +242,35 @@ std::vector<Case> make_cases(const Options& options, Problems& problems)
             for (const Shape& shape : options.operator_shapes)
                 cases.push_back(operator_case(options, problems, shape, target, threads));
         }
-    for (const Target target : options.targets)  // the staged layer runs on one thread, and so needs its peak
+    const Target best = options.targets.back();
+    for (const Target target : options.targets) {
+        // The staged layer and the shapes beside the grid run on one thread, and so need its peak.
         if (options.threads.front() != 1) cases.push_back(peak_case(options, target, 1));
+        cases.push_back(exp_peak_case(options, target));
+        for (const Shape& shape : options.extra_shapes)
+            if (target == best || at_headline(options, shape))
+                cases.push_back(layer_case(options, problems, shape, target, 1));
+    }
+    for (const Shape& shape : options.shapes)
+        if (at_headline(options, shape))
+            cases.push_back(operator_case(options, problems, shape, best, options.threads.front(), true));
+    cases.push_back(memory_read_case(options));
     add_naive_cases(options, problems, cases);
     return cases;
 }
 
 std::vector<StagedCase> make_staged_cases(const Options& options, std::vector<std::string>& left_out)
 {
-    std::int64_t largest_n = 0, largest_d_model = 0;
-    for (const Shape& shape : options.shapes) {
-        largest_n = std::max(largest_n, shape.n);
-        largest_d_model = std::max(largest_d_model, shape.d_model);
-    }
+    std::vector<Shape> shapes = options.shapes;
+    shapes.insert(shapes.end(), options.extra_shapes.begin(), options.extra_shapes.end());
     std::vector<StagedCase> cases;
-    for (const Shape& shape : options.shapes) {
+    for (const Shape& shape : shapes) {
         if (!StagedLayer::affordable(shape)) {
             left_out.push_back("stages at " + text(shape) + ": the scores of all heads would take more than 2 GiB");
             continue;
         }
-        const bool largest = shape.n == largest_n && shape.d_model == largest_d_model;
         for (const Target target : options.targets)
-            if (largest || options.targets_chosen || target == options.targets.back())
+            if (at_headline(options, shape) || options.targets_chosen || target == options.targets.back())
                 cases.push_back(staged_case(shape, target));
     }
     return cases;

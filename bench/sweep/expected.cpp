@@ -18,18 +18,23 @@ namespace {
 
 /// Multiply-adds the reference may take for one result, a few seconds, and the fewest rows it is run on.
 constexpr double affordable_multiply_adds = 4e9;
+constexpr double affordable_multiply_adds_of_extra = 1e9;
 constexpr std::int64_t fewest_rows = 16;
 
 /// Counting on double takes about four times as long as plain float.
 constexpr double counting_cost = 4;
 
-RowSample affordable_rows(const Shape& shape, bool layer)
+RowSample affordable_rows(const Shape& shape, Call call, double affordable)
 {
+    const bool layer = call == Call::layer;
     const auto n = static_cast<double>(shape.n), d_model = static_cast<double>(shape.d_model);
     const double fixed = layer ? 2 * n * d_model * d_model : 0;  // K and V
     const double each_row = 2 * n * d_model + (layer ? 2 * d_model * d_model : 0);
-    const double rows = std::max(0.0, (affordable_multiply_adds - fixed) / each_row);
-    return sample_rows(shape.n, std::clamp(static_cast<std::int64_t>(rows), std::min(fewest_rows, shape.n), shape.n));
+    const double rows = std::max(0.0, (affordable - fixed) / each_row);
+    const std::int64_t count = std::clamp(static_cast<std::int64_t>(rows), std::min(fewest_rows, shape.n), shape.n);
+    // Causal rows are neighbours, so that one query offset tells all of them where they are.
+    if (call == Call::causal_attention) return {shape.n - count, 1, count};
+    return sample_rows(shape.n, count);
 }
 
 double multiply_adds(const Expected& e)
@@ -38,7 +43,7 @@ double multiply_adds(const Expected& e)
     cost::Sizes sizes = square;
     sizes.n = e.rows.count;
     Work work = cost::work(sizes);
-    if (!e.layer) work.project_q = work.project_k = work.project_v = work.project_o = 0;
+    if (e.call != Call::layer) work.project_q = work.project_k = work.project_v = work.project_o = 0;
     return cost::flops(work) / 2;
 }
 
@@ -53,12 +58,15 @@ std::vector<T> run_layer(const LayerProblem<T>& problem, const RowSample& rows)
 }
 
 template <class T, class Number>
-std::vector<T> run_operator(const OperatorProblem<T>& problem, const RowSample& rows)
+std::vector<T> run_operator(const OperatorProblem<T>& problem, const RowSample& rows, Call call)
 {
     const Shape& shape = problem.shape;
     std::vector<T> Y(static_cast<std::size_t>(rows.count * shape.d_model));
+    AttentionOptions<T> options;
+    options.causal = call == Call::causal_attention;
+    options.query_offset = options.causal ? rows.first : 0;
     reference::attention<T, Number>(problem.queries(rows), problem.view(problem.K), problem.view(problem.V),
-                                    TensorView<T, 4>(Y.data(), {1, shape.h, rows.count, shape.d_k()}));
+                                    TensorView<T, 4>(Y.data(), {1, shape.h, rows.count, shape.d_k()}), options);
     return Y;
 }
 
@@ -66,15 +74,15 @@ void compute_exact(Expected& e)
 {
     using Number = reference::Counted<double>;
     e.counted = reference::count_work([&] {
-        if (e.layer) e.exact = run_layer<double, Number>(widened(make_layer_problem(e.shape)), e.rows);
-        else e.exact = run_operator<double, Number>(widened(make_operator_problem(e.shape)), e.rows);
+        if (e.call == Call::layer) e.exact = run_layer<double, Number>(widened(make_layer_problem(e.shape)), e.rows);
+        else e.exact = run_operator<double, Number>(widened(make_operator_problem(e.shape)), e.rows, e.call);
     });
 }
 
 void compute_plain(Expected& e)
 {
-    if (e.layer) e.plain = run_layer<float, float>(make_layer_problem(e.shape), e.rows);
-    else e.plain = run_operator<float, float>(make_operator_problem(e.shape), e.rows);
+    if (e.call == Call::layer) e.plain = run_layer<float, float>(make_layer_problem(e.shape), e.rows);
+    else e.plain = run_operator<float, float>(make_operator_problem(e.shape), e.rows, e.call);
 }
 
 struct Job {
@@ -102,16 +110,31 @@ void run_jobs(std::vector<Job> jobs, double seconds_after)
 
 }  // namespace
 
+std::string subject(Call call)
+{
+    switch (call) {
+        case Call::layer: return "layer";
+        case Call::attention: return "operator";
+        case Call::causal_attention: return "causal operator";
+    }
+    return {};
+}
+
 std::vector<Expected> compute_expected(const Options& options, double seconds_after)
 {
     std::vector<Expected> all;
-    for (const Shape& shape : options.shapes) all.push_back({shape, true, affordable_rows(shape, true), {}, {}, {}});
-    for (const Shape& shape : options.operator_shapes)
-        all.push_back({shape, false, affordable_rows(shape, false), {}, {}, {}});
+    const auto add = [&](const Shape& shape, Call call, double affordable = affordable_multiply_adds) {
+        all.push_back({shape, call, affordable_rows(shape, call, affordable), {}, {}, {}});
+    };
+    for (const Shape& shape : options.shapes) add(shape, Call::layer);
+    for (const Shape& shape : options.extra_shapes) add(shape, Call::layer, affordable_multiply_adds_of_extra);
+    for (const Shape& shape : options.operator_shapes) add(shape, Call::attention);
+    for (const Shape& shape : options.shapes)
+        if (at_headline(options, shape)) add(shape, Call::causal_attention);
     std::vector<Job> jobs;
     for (Expected& e : all) {
         const double cost = multiply_adds(e);
-        const std::string what = (e.layer ? "layer, " : "operator, ") + text(e.shape);
+        const std::string what = subject(e.call) + ", " + text(e.shape);
         jobs.push_back({[&e] { compute_exact(e); }, counting_cost * cost, what});
         jobs.push_back({[&e] { compute_plain(e); }, cost, what});
     }

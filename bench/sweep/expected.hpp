@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <headwise/work.hpp>
@@ -11,10 +12,14 @@
 
 namespace headwise::sweep {
 
+/// The calls that are verified and counted.
+enum class Call { layer, attention, causal_attention };
+std::string subject(Call call);  ///< "layer", "operator", "causal operator"
+
 /// Two results of the reference for the same rows of one shape.
 struct Expected {
     Shape shape;
-    bool layer = true;           ///< else the operator
+    Call call = Call::layer;
     RowSample rows;              ///< the query rows computed
     std::vector<double> exact;   ///< computed in double: (rows, d_model) or (h, rows, d_k)
     std::vector<float> plain;    ///< computed in float

@@ -3,6 +3,7 @@
 // Exit status: 0 all is well, 1 a verification or a count failed (the results are written all the same) or the sweep
 // could not be run, 2 a wrong option.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -20,12 +21,16 @@ int main(int argc, char** argv)
         const ParsedOptions parsed = parse_options(argc, argv);
         if (!parsed.run) return parsed.exit_status;
         Options options = parsed.options;
-        const Verification verification = verify(options, options.measuring_seconds);
-        // Where verifying took long, measuring takes less: the whole keeps to its time on a slow or busy machine too.
-        options.measuring_seconds =
-            std::clamp(options.whole_seconds - verification.seconds, 30.0, options.measuring_seconds);
-        const Measurements measurements = measure(options);
-        Json results = make_results(options, verification, measurements);
+        const auto start = std::chrono::steady_clock::now();
+        Findings findings;
+        findings.verification = verify(options, options.measuring_seconds);
+        findings.memory = check_memory(options);
+        findings.simulated = simulate_threads(options.targets.back(), options.measuring_seconds);
+        // Where all this took long, measuring takes less: the whole keeps to its time on a slow or busy machine too.
+        const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        options.measuring_seconds = std::clamp(options.whole_seconds - passed, 30.0, options.measuring_seconds);
+        findings.measurements = measure(options);
+        Json results = make_results(options, findings);
         results["headline"] = headline(results);
         write_results(results, options.json);
         print_summary(std::cout, results);

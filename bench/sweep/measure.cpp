@@ -117,7 +117,7 @@ void Runner::plan()
     while (staged_repetitions_ > fewest_repetitions && planned_seconds(slice) > options_.measuring_seconds) {
         --staged_repetitions_;
         for (Case& c : cases_)
-            if (c.repetitions > staged_repetitions_ && c.row.kind != "fma_peak") --c.repetitions;
+            if (c.repetitions > staged_repetitions_ && !c.row.is_roof()) --c.repetitions;
     }
     const auto iterations = [&](double seconds) {
         return std::max<std::int64_t>(1, static_cast<std::int64_t>(slice / std::max(seconds, 1e-9) + 0.5));

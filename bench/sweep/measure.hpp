@@ -13,19 +13,25 @@ namespace headwise::sweep {
 /// What one benchmark measures.
 struct Row {
     std::string name;   ///< Google Benchmark's, such as layer/n:1024/d_model:512/h:8/target:avx2/threads:1
-    std::string kind;   ///< layer, operator, stage, staged_layer, naive_layer, naive_operator, fma_peak
+    /// layer, operator, causal_operator, stage, staged_layer, naive_layer, naive_operator; or a roof: fma_peak, exp_peak,
+    /// memory_read
+    std::string kind;
     std::string stage;  ///< where kind is stage
-    Shape shape;        ///< all 0 where kind is fma_peak
-    Target target{};    ///< not for the naive ones
+    Shape shape;  ///< all 0 where kind is a roof
+    Target target{};  ///< not for the naive ones and memory_read
     int threads = 1;
-    double flops = 0;         ///< of one iteration: a multiply-add is two, exponentials are not counted
+    double flops = 0;  ///< of one iteration: a multiply-add is two, exponentials are not counted
     double exponentials = 0;  ///< of one iteration
+    double bytes = 0;  ///< of one iteration, where kind is memory_read
+
+    bool is_roof() const { return shape.n == 0; }
+    bool has_target() const { return !kind.starts_with("naive") && kind != "memory_read"; }
 };
 
 struct Measurements {
     std::vector<Row> rows;
-    std::string google_json;             ///< what Google Benchmark's JSON reporter wrote
-    std::vector<std::string> left_out;   ///< what was not measured, and why
+    std::string google_json;  ///< what Google Benchmark's JSON reporter wrote
+    std::vector<std::string> left_out;  ///< what was not measured, and why
     int repetitions = 0;
 };
 

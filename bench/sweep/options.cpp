@@ -73,6 +73,28 @@ std::vector<Shape> all_shapes(const Typed& typed)
     return shapes;
 }
 
+/// The shape that is spoken of: n 1024, d_model 512, h 8 where it is measured, else the largest.
+Shape headline_of(const std::vector<Shape>& shapes)
+{
+    constexpr Shape usual{1024, 512, 8};
+    if (std::find(shapes.begin(), shapes.end(), usual) != shapes.end()) return usual;
+    return *std::max_element(shapes.begin(), shapes.end(), [](const Shape& a, const Shape& b) {
+        return std::pair(a.n * a.d_model, a.h) < std::pair(b.n * b.d_model, b.h);
+    });
+}
+
+/// Heads of d_k 16, 8 and 4 at the headline's sizes, and the (n, d_model) around n = 2 d_model, with h 8.
+std::vector<Shape> default_extra_shapes(const std::vector<Shape>& shapes)
+{
+    std::vector<Shape> extra{{1024, 512, 32}, {1024, 512, 64}, {1024, 512, 128}};
+    for (const std::int64_t n : {128, 256, 512, 1024, 2048})
+        for (const std::int64_t d_model : {128, 256, 512}) {
+            const Shape shape{n, d_model, 8};
+            if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) extra.push_back(shape);
+        }
+    return extra;
+}
+
 /// Fills in what was not typed and turns the rest into Options.
 Options resolve(Typed typed, Options options)
 {
@@ -88,14 +110,19 @@ Options resolve(Typed typed, Options options)
     otherwise(typed.heads, {1, 2, 4, 8, 16}, {1, 2, 4, 8, 16});
 
     options.shapes = all_shapes(typed);
+    options.headline = headline_of(options.shapes);
     options.operator_shapes = options.shapes;
-    if (default_sizes) options.operator_shapes.push_back({1024, 512, 64});  // d_k 8
+    if (default_sizes) {
+        options.operator_shapes.push_back({1024, 512, 64});  // d_k 8
+        options.extra_shapes = default_extra_shapes(options.shapes);
+        if (options.full) options.extra_shapes.push_back({16384, 512, 8});  // growth over n
+    }
     for (const std::string& one : typed.threads) options.threads.push_back(thread_count(one));
     sort_unique(options.threads);
     options.targets = chosen_targets(typed.targets);
     options.targets_chosen = typed.targets != std::vector<std::string>{"all"};
-    options.measuring_seconds = options.full ? 3000 : 90;
-    options.whole_seconds = options.full ? 100000 : 180;
+    options.measuring_seconds = options.full ? 3000 : 100;
+    options.whole_seconds = options.full ? 100000 : 210;
     if (options.repetitions == 0) options.repetitions = options.full ? 5 : 9;
     return options;
 }
@@ -117,7 +144,7 @@ void add_options(CLI::App& app, Typed& typed, Options& options)
            "Instruction sets, or 'all' (default); those named are all measured with every --threads, else only\n"
            "the best one is measured with more than one thread")
         ->delimiter(',');
-    app.add_flag("--full", typed.full, "n from 128 to 8192, d_model from 256 to 2048; takes hours, not minutes");
+    app.add_flag("--full", typed.full, "n from 128 to 16384, d_model from 256 to 2048; takes hours, not minutes");
     app.add_option("--repetitions", options.repetitions, "Repetitions of each measurement (default 9; with --full 5)")
         ->check(CLI::Range(1, 1000));
     app.add_option("--json", options.json, "File to write (default results.json)");

@@ -24,7 +24,9 @@ std::string text(const Shape& shape);
 
 struct Options {
     std::vector<Shape> shapes;           ///< every combination of the sizes, small ones first
+    std::vector<Shape> extra_shapes;     ///< in the default sweep: layers of narrow heads, and more n and d_model
     std::vector<Shape> operator_shapes;  ///< the same and, in the default sweep, narrow heads
+    Shape headline;                      ///< n and d_model that are spoken of, and h 8 where that was asked for
     std::vector<int> threads;            ///< ascending
     std::vector<Target> targets;         ///< worst first, as available_targets()
     bool targets_chosen = false;         ///< by --target: then each of them is measured with every number of threads
@@ -38,6 +40,12 @@ struct Options {
     std::string real_layer_log;        ///< what headwise_cases printed for the real layer; empty: it was not run
     int real_layer_status = 0;         ///< and its exit status
 };
+
+/// Whether the shape has the headline's n and d_model: those are looked at on every target.
+inline bool at_headline(const Options& options, const Shape& shape)
+{
+    return shape.n == options.headline.n && shape.d_model == options.headline.d_model;
+}
 
 struct ParsedOptions {
     Options options;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -75,6 +76,38 @@ Json parameter_checks_json(const Verification& verification)
     return all;
 }
 
+Json memory_json(const std::vector<MemoryCheck>& checks)
+{
+    Json all = Json::array();
+    for (const MemoryCheck& check : checks)
+        all.push_back({{"n", check.shape.n},
+                       {"d_model", check.shape.d_model},
+                       {"h", check.shape.h},
+                       {"arithmetic", check.arithmetic},
+                       {"counted", check.counted},
+                       {"fused_bytes", check.fused_bytes},
+                       {"weighing_bytes", check.weighing_bytes},
+                       {"passed", check.passed}});
+    return all;
+}
+
+Json simulated_json(const std::vector<SimulatedRun>& runs)
+{
+    Json all = Json::array();
+    for (const SimulatedRun& run : runs)
+        all.push_back({{"n", run.n},
+                       {"h", run.h},
+                       {"workers", run.workers},
+                       {"tasks", run.tasks},
+                       {"serial_seconds", run.serial_seconds},
+                       {"busy_seconds", run.busy_seconds},
+                       {"seconds", run.seconds},
+                       {"heads_only_seconds", run.heads_only_seconds},
+                       {"efficiency", run.efficiency()},
+                       {"heads_only_efficiency", run.heads_only_efficiency()}});
+    return all;
+}
+
 Json real_layer_json(const Options& options)
 {
     if (options.real_layer_log.empty()) return {{"run", false}};
@@ -84,8 +117,9 @@ Json real_layer_json(const Options& options)
     return {{"run", true}, {"passed", options.real_layer_status == 0}, {"output", std::move(lines)}};
 }
 
-Json failures_json(const Options& options, const Verification& verification)
+Json failures_json(const Options& options, const Findings& findings)
 {
+    const Verification& verification = findings.verification;
     Json all = Json::array();
     const auto where = [](const auto& check) {
         return check.subject + " at " + text(check.shape) + " on " + std::string(name(check.target));
@@ -102,6 +136,10 @@ Json failures_json(const Options& options, const Verification& verification)
         if (!check.passed)
             all.push_back("parameters at d_model " + std::to_string(check.d_model) + ", h " + std::to_string(check.h) +
                           ": counts differ");
+    for (const MemoryCheck& check : findings.memory)
+        if (!check.passed)
+            all.push_back("weights at " + text(check.shape) + ": " + std::to_string(check.counted) +
+                          " numbers were written, expected " + std::to_string(check.arithmetic));
     if (options.real_layer_status != 0) all.push_back("the real layer: headwise_cases failed");
     return all;
 }
@@ -146,7 +184,10 @@ public:
             if (entry.value("aggregate_name", "") != "median") continue;
             const Row& row = *rows.at(entry.at("run_name"));
             const double gflops = row.flops / (entry.at("real_time").get<double>() * 1e6);
+            const double gigaseconds = entry.at("real_time").get<double>() * 1e6;
             if (row.kind == "fma_peak") peaks_[name(row.target)][row.threads] = gflops;
+            if (row.kind == "exp_peak") exp_peaks_[std::string(name(row.target))] = row.exponentials / gigaseconds;
+            if (row.kind == "memory_read") memory_gigabytes_ = row.bytes / gigaseconds;
             if (row.kind == "naive_layer" || row.kind == "naive_operator")
                 naive_[{row.kind, row.shape.d_model, row.shape.h}] = {gflops, row.shape.n};
         }
@@ -157,11 +198,15 @@ public:
         std::int64_t n = 0;
     };
     double peak(const Row& row) const { return peaks_.at(name(row.target)).at(row.threads); }
-    Naive naive(const Row& row) const
+    /// None for the shapes beside the grid.
+    std::optional<Naive> naive(const Row& row) const
     {
         const std::string kind = row.kind == "operator" ? "naive_operator" : "naive_layer";
-        return naive_.at({kind, row.shape.d_model, row.shape.h});
+        const auto found = naive_.find({kind, row.shape.d_model, row.shape.h});
+        return found == naive_.end() ? std::nullopt : std::optional(found->second);
     }
+    const std::map<std::string, double>& exp_peaks() const { return exp_peaks_; }
+    double memory_gigabytes() const { return memory_gigabytes_; }
     Json peaks_json() const
     {
         Json all = Json::object();
@@ -172,6 +217,8 @@ public:
 
 private:
     std::map<std::string_view, std::map<int, double>> peaks_;
+    std::map<std::string, double> exp_peaks_;
+    double memory_gigabytes_ = 0;
     std::map<std::tuple<std::string, std::int64_t, std::int64_t>, Naive> naive_;
 };
 
@@ -181,9 +228,9 @@ void complete_entry(Json& entry, const Row& row, const Yardsticks& yardsticks)
     const bool naive = row.kind.starts_with("naive");
     entry["kind"] = row.kind;
     if (!row.stage.empty()) entry["stage"] = row.stage;
-    if (!naive) entry["target"] = name(row.target);
+    if (row.has_target()) entry["target"] = name(row.target);
     entry["arena_threads"] = row.threads;
-    if (row.kind != "fma_peak")
+    if (!row.is_roof())
         entry.update(
             {{"n", row.shape.n}, {"d_model", row.shape.d_model}, {"h", row.shape.h}, {"d_k", row.shape.d_k()}});
     const std::string aggregate = entry.value("aggregate_name", "");
@@ -193,11 +240,13 @@ void complete_entry(Json& entry, const Row& row, const Yardsticks& yardsticks)
     const double gflops = row.flops / gigaseconds;
     if (row.flops > 0) entry["gflops"] = gflops;
     if (row.exponentials > 0) entry["gigaexponentials"] = row.exponentials / gigaseconds;
-    if (row.flops > 0 && !naive && row.kind != "fma_peak") entry["peak_share"] = gflops / yardsticks.peak(row);
+    if (row.bytes > 0) entry["gigabytes"] = row.bytes / gigaseconds;
+    if (row.flops > 0 && !naive && !row.is_roof()) entry["peak_share"] = gflops / yardsticks.peak(row);
     if (row.kind == "layer" || row.kind == "operator" || row.kind == "staged_layer") {
-        const Yardsticks::Naive by = yardsticks.naive(row);
-        entry["speedup_over_naive"] = gflops / by.gflops;
-        entry["naive_measured_at_n"] = by.n;
+        if (const auto by = yardsticks.naive(row)) {
+            entry["speedup_over_naive"] = gflops / by->gflops;
+            entry["naive_measured_at_n"] = by->n;
+        }
     }
 }
 
@@ -222,28 +271,36 @@ Yardsticks complete_benchmarks(Json& benchmarks, const std::vector<Row>& rows)
 
 }  // namespace
 
-Json make_results(const Options& options, const Verification& verification, const Measurements& measurements)
+Json make_results(const Options& options, const Findings& findings)
 {
+    const Measurements& measurements = findings.measurements;
+    const Verification& verification = findings.verification;
     Json results = Json::parse(measurements.google_json);
     const Yardsticks yardsticks = complete_benchmarks(results.at("benchmarks"), measurements.rows);
     Json targets = Json::array();
     for (const Target target : options.targets) targets.push_back(name(target));
-    results.at("context").update({{"executable", "headwise_sweep"},
-                                  {"processor", processor_name()},
-                                  {"hardware_threads", std::thread::hardware_concurrency()},
-                                  {"threads", options.threads},
-                                  {"targets", std::move(targets)},
-                                  {"compiler", compiler_name()},
-                                  {"headwise_version", version()},
-                                  {"git_revision", options.revision},
-                                  {"repetitions", measurements.repetitions},
-                                  {"fma_peak_gflops", yardsticks.peaks_json()},
-                                  {"left_out", measurements.left_out}});
-    results["failures"] = failures_json(options, verification);
+    results.at("context").update(
+        {{"executable", "headwise_sweep"},
+         {"processor", processor_name()},
+         {"hardware_threads", std::thread::hardware_concurrency()},
+         {"threads", options.threads},
+         {"targets", std::move(targets)},
+         {"compiler", compiler_name()},
+         {"headwise_version", version()},
+         {"git_revision", options.revision},
+         {"repetitions", measurements.repetitions},
+         {"headline", {{"n", options.headline.n}, {"d_model", options.headline.d_model}, {"h", options.headline.h}}},
+         {"fma_peak_gflops", yardsticks.peaks_json()},
+         {"exp_peak_gigaexponentials", yardsticks.exp_peaks()},
+         {"memory_read_gigabytes", yardsticks.memory_gigabytes()},
+         {"left_out", measurements.left_out}});
+    results["failures"] = failures_json(options, findings);
     results["real_layer"] = real_layer_json(options);
     results["verification"] = errors_json(verification);
     results["counts"] = counts_json(verification);
     results["parameters"] = parameter_checks_json(verification);
+    results["memory"] = memory_json(findings.memory);
+    results["simulated_threads"] = simulated_json(findings.simulated);
     return results;
 }
 

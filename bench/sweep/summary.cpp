@@ -22,17 +22,11 @@ std::int64_t integer(const Json& entry, const char* key)
     return entry.at(key).get<std::int64_t>();
 }
 
-/// The shape that is spoken of: n 1024, d_model 512, h 8 where it was measured, else the largest.
+/// The shape that is spoken of.
 Shape headline_shape(const Json& results)
 {
-    Shape largest;
-    for (const Json* entry : medians(results, "layer")) {
-        const Shape shape{integer(*entry, "n"), integer(*entry, "d_model"), integer(*entry, "h")};
-        if (shape == Shape{1024, 512, 8}) return shape;
-        if (std::pair(shape.n * shape.d_model, shape.h) >= std::pair(largest.n * largest.d_model, largest.h))
-            largest = shape;
-    }
-    return largest;
+    const Json& headline = results.at("context").at("headline");
+    return {integer(headline, "n"), integer(headline, "d_model"), integer(headline, "h")};
 }
 
 bool is_shape(const Json& entry, const Shape& shape)
@@ -101,6 +95,16 @@ void print_stages(std::ostream& out, const Json& results, const Shape& shape, co
                           kind == "stage" ? "  " + entry->at("stage").get<std::string>() : "  sum of the stages");
 }
 
+/// What the operator's plan reaches on more cores than are here.
+void print_simulation(std::ostream& out, const Json& results)
+{
+    out << "  simulated, 64 workers, n 4096, d_k 64:";
+    for (const Json& run : results.at("simulated_threads"))
+        if (integer(run, "n") == 4096 && integer(run, "workers") == 64)
+            out << "  h " << integer(run, "h") << ' ' << fixed(100 * run.at("efficiency").get<double>(), 0) << " %";
+    out << " of perfect speed-up\n";
+}
+
 }  // namespace
 
 std::string headline(const Json& results)
@@ -149,6 +153,7 @@ void print_summary(std::ostream& out, const Json& results)
                 << (threads == "1" ? " thread" : " threads");
         out << '\n';
     }
+    print_simulation(out, results);
     for (const Json& left_out : context.at("left_out")) out << "  left out: " << left_out.get<std::string>() << '\n';
 }
 

@@ -1,7 +1,6 @@
 #include "sweep/verify.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include <headwise/attention.hpp>
@@ -62,13 +61,18 @@ ErrorCheck check_errors(const std::string& subject, Target target, const Expecte
     return check;
 }
 
-/// What cost.hpp says of `n` query rows of the shape.
+/// What cost.hpp says of the last `n` query rows of the shape; which rows matters to causal attention only.
 Work arithmetic_of(const Expected& e, std::int64_t n)
 {
     cost::Sizes sizes = cost::square(e.shape.n, e.shape.d_model, e.shape.h);
     sizes.n = n;
     Work work = cost::work(sizes);
-    if (!e.layer) work.project_q = work.project_k = work.project_v = work.project_o = 0;
+    if (e.call != Call::layer) work.project_q = work.project_k = work.project_v = work.project_o = 0;
+    if (e.call == Call::causal_attention) {
+        const std::int64_t pairs = cost::causal_pairs(n, e.shape.n, e.shape.n - n);
+        work.score = work.blend = pairs * e.shape.d_model;
+        work.exponentials = pairs * e.shape.h;
+    }
     return work;
 }
 
@@ -150,11 +154,13 @@ void verify_operator(const Expected& e, const std::vector<Target>& targets, Veri
         WorkReport report;
         AttentionOptions<float> asked;
         asked.work = &report;
+        asked.causal = e.call == Call::causal_attention;
         std::fill(Y.begin(), Y.end(), std::nanf(""));
         attention(problem.view(problem.Q), problem.view(problem.K), problem.view(problem.V),
                   TensorView<float, 4>(Y.data(), {1, e.shape.h, e.shape.n, e.shape.d_k()}), asked);
-        all.errors.push_back(check_errors("operator", target, e, {Y.data(), e.shape.h, e.shape.n, e.shape.d_k()}));
-        all.counts.push_back(check_counts("operator", target, e, report));
+        const Rows rows{Y.data(), e.shape.h, e.shape.n, e.shape.d_k()};
+        all.errors.push_back(check_errors(subject(e.call), target, e, rows));
+        all.counts.push_back(check_counts(subject(e.call), target, e, report));
     }
 }
 
@@ -162,17 +168,15 @@ void verify_operator(const Expected& e, const std::vector<Target>& targets, Veri
 
 Verification verify(const Options& options, double seconds_after)
 {
-    const auto start = std::chrono::steady_clock::now();
     const std::vector<Expected> expected = compute_expected(options, seconds_after);
     Progress progress("verifying every target", static_cast<double>(expected.size()), 0, seconds_after);
     Verification all;
     StagedLayer staged;
     for (const Expected& e : expected) {
-        if (e.layer) verify_layer(e, options.targets, staged, all);
+        if (e.call == Call::layer) verify_layer(e, options.targets, staged, all);
         else verify_operator(e, options.targets, all);
         progress.advance(1, text(e.shape));
     }
-    all.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return all;
 }
 

@@ -15,7 +15,7 @@ namespace headwise::sweep {
 
 /// One result compared with the reference computed in double.
 struct ErrorCheck {
-    std::string subject;  ///< "layer", "operator", "staged layer"
+    std::string subject;  ///< that of a Call, or "staged layer"
     Shape shape;
     Target target;
     std::int64_t rows = 0;  ///< query rows that were compared
@@ -51,7 +51,6 @@ struct Verification {
     std::vector<ErrorCheck> errors;
     std::vector<CountCheck> counts;
     std::vector<ParameterCheck> parameters;
-    double seconds = 0;  ///< that it took
 };
 
 /// Verifies and counts every shape on every target, on all processors. What follows is expected to take seconds_after.

@@ -3,9 +3,9 @@
 import weakref
 from ctypes import byref, c_char_p, c_int64, c_void_p, pointer
 
+import headwise_c as c
 import numpy as np
 
-from . import headwise_c as c
 from .implementation import Implementation, Offers, empty_like_output, pad_sequences
 from .problem import AttentionProblem, LayerProblem, Problem
 
