@@ -26,9 +26,11 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b)
     return (a + b - 1) / b;
 }
 
+/// Null where the view is, as one without elements may be.
 template <class T>
 T* element(const TensorView<T, 4>& view, std::int64_t i, std::int64_t j, std::int64_t k)
 {
+    if (!view.data) return nullptr;
     return view.data + i * view.strides[0] + j * view.strides[1] + k * view.strides[2];
 }
 

@@ -75,7 +75,7 @@ TEMPLATE_TEST_CASE("attention: few query rows", "[attention]", float, double, bf
         INFO(headwise::name(target));
         Errors all;
         std::uint64_t seed = 1;
-        for (const std::int64_t n_kv : {0, 1, 7, 16, 63, 64, 65, 130, 300})
+        for (const std::int64_t n_kv : {0, 1, 7, 63, 65, 130})
             for (const std::int64_t group : {1, 2, 4, 8})
                 for (const std::int64_t n_q : {1, 2}) {
                     const Problem plain{.b = 2, .h = 2 * group, .h_kv = 2, .n_q = n_q, .n_kv = n_kv,

@@ -113,6 +113,30 @@ TEST_CASE("attention: a NaN in an additive mask is a NaN in its row", "[attentio
     });
 }
 
+// A key takes part though its score is -inf: its weight is 0, and 0 times an infinity of V is NaN. Where all scores of a
+// row are -inf there is no weight at all, and the row is zeros whatever V holds.
+TEST_CASE("attention: scores of -inf", "[attention][nonfinite]")
+{
+    std::vector<Problem> problems = exclusions();
+    problems.push_back({.n_q = 19, .n_kv = 210, .d_k = 12, .d_v = 9, .log_sum_exp = true});
+    problems.push_back({.b = 2, .h = 2, .n_q = 1, .n_kv = 210, .d_k = 16, .d_v = 17});
+    for_each_target([&](Target target) {
+        INFO(headwise::name(target));
+        for (const Problem& problem : problems) {
+            const Inputs<float> one(problem);
+            fill(one.Q, [](const auto&) { return 0.5F; });
+            one.K.view()(0, 0, 185, 3) = static_cast<float>(-infinity);
+            one.V.view()(0, 0, 185, 2) = static_cast<float>(infinity);
+            check_same(one, 3e-6);
+            const Inputs<float> all(problem);
+            fill(all.Q, [](const auto&) { return 0.5F; });
+            fill(all.K, [](const auto&) { return static_cast<float>(-infinity); });
+            fill(all.V, [](const auto&) { return static_cast<float>(not_a_number); });
+            check_same(all, 3e-6);
+        }
+    });
+}
+
 TEMPLATE_TEST_CASE("attention: a row without a key is zeros and -inf", "[attention][nonfinite]", float, double,
                    bfloat16, float16)
 {

@@ -218,9 +218,11 @@ private:
 
     void finish(const Row& row, const AttendRow<T>& to) const
     {
-        const T inverse = row.sum == T(0) ? T(0) : T(1) / row.sum;
+        const bool weightless = row.sum == T(0);  // no key, or scores of -inf only: a zero row whatever V holds
+        const T inverse = T(1) / row.sum;
         E* y = static_cast<E*>(to.y);
-        for (std::int64_t c = 0; c < block.d_v; ++c) y[c * block.y_stride] = static_cast<E>(row.o[c] * inverse);
+        for (std::int64_t c = 0; c < block.d_v; ++c)
+            y[c * block.y_stride] = static_cast<E>(weightless ? T(0) : row.o[c] * inverse);
     }
 };
 

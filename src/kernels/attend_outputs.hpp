@@ -32,6 +32,7 @@ public:
         for (int i = 0; i < panel.width(); ++i) inverse[i] = panel.sum[i] == T(0) ? T(0) : T(1) / panel.sum[i];
         if (!panel.state->started)
             for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) panel.o[i] = T(0);
+        else clear_rows_without_weight(panel);
         if (block.y_panels.data) give_panel(panel, inverse);
         else give<&AttendRow<T>::y>(panel, panel.o, 0, block.d_v, block.y_stride, inverse);
         if (block.keeps_weights) give_weights(panel, inverse);
@@ -47,6 +48,14 @@ private:
     const AttendBlock<T>& block;
     const AttendScratch<Arch, T>& scratch;
     const bool natural;
+
+    /// A row whose scores are all -inf has no weight to give, whatever V holds.
+    void clear_rows_without_weight(const Panel<Arch, T>& panel) const
+    {
+        for (std::int64_t i = 0; i < panel.row_count; ++i)
+            if (panel.sum[i] == T(0))
+                for (std::int64_t c = 0; c < block.d_v; ++c) panel.o[c * panel.width() + i] = T(0);
+    }
 
     /// For each row i of the panel and k < depth: element first + k of the output that `output` points to becomes
     /// factor[i] * from[k][i].
