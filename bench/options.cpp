@@ -1,13 +1,14 @@
-// What each option costs: one thread, fp32, h 8, d_k 64. Every call is timed beside the plain one in the same run, in
-// random order, and the medians' ratios are printed with the goal that each has.
-#include <benchmark/benchmark.h>
-#include <headwise/headwise.hpp>
+// What each option costs: one thread, fp32, h 8, d_k 64. Every call is timed beside the plain one, and the median ratio
+// is printed with the goal that it has.
 #include <oneapi/tbb/global_control.h>
+#include <CLI/CLI.hpp>
+#include <headwise/headwise.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
-#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -54,8 +55,8 @@ struct Problem {
     std::vector<float> q, k, v, y;
 };
 
-/// A call to time against `base` (empty: it is a base itself). The ratio of their times is divided by `share`, the part
-/// of the base's work that the call has to do, and should be at most `goal`.
+/// A call to time beside `base`, an earlier row (empty: it is a base itself). The ratio of their times is divided by
+/// `share`, the part of the base's work that the call has to do, and should be at most `goal`.
 struct Row {
     std::string name;
     std::string base;
@@ -64,43 +65,49 @@ struct Row {
     std::function<void()> call;
 };
 
-/// Collects the medians.
-class Medians : public benchmark::ConsoleReporter {
-public:
-    bool ReportContext(const Context&) override { return true; }
-
-    void ReportRuns(const std::vector<Run>& runs) override
-    {
-        for (const Run& run : runs)
-            if (run.aggregate_name == "median") seconds[run.run_name.function_name] = run.GetAdjustedRealTime() * 1e-3;
-    }
-
-    std::map<std::string, double> seconds;
-};
-
-void print(const std::vector<Row>& rows, const std::map<std::string, double>& seconds)
+double seconds_of(const std::function<void()>& call)
 {
-    std::printf("%-26s %10s  %-18s %8s %8s\n", "call", "ms", "compared with", "ratio", "goal");
-    for (const Row& row : rows) {
-        if (!seconds.contains(row.name) || (!row.base.empty() && !seconds.contains(row.base))) continue;  // filtered out
-        const double time = seconds.at(row.name);
-        if (row.base.empty()) {
-            std::printf("%-26s %10.3f\n", row.name.c_str(), time * 1e3);
-            continue;
-        }
-        const double ratio = time / seconds.at(row.base) / row.share;
-        const std::string base = row.share == 1 ? row.base : "share of " + row.base;
-        std::printf("%-26s %10.3f  %-18s %8.3f %8.2f%s\n", row.name.c_str(), time * 1e3, base.c_str(), ratio, row.goal,
-                    ratio <= row.goal ? "" : "  MISSED");
+    const auto start = std::chrono::steady_clock::now();
+    call();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> numbers)
+{
+    std::sort(numbers.begin(), numbers.end());
+    return numbers[numbers.size() / 2];
+}
+
+/// Every sample stands between two calls of its base and is compared with their mean: a machine's speed changes from one
+/// second to the next.
+void measure(const Row& row, const Row& base, int samples)
+{
+    std::vector<double> ratios, times;
+    row.call();
+    double before = seconds_of(base.call);
+    for (int i = 0; i < samples; ++i) {
+        times.push_back(seconds_of(row.call));
+        const double after = seconds_of(base.call);
+        ratios.push_back(times.back() / ((before + after) / 2) / row.share);
+        before = after;
     }
+    const double ratio = median(ratios);
+    const std::string name = row.share == 1 ? base.name : "share of " + base.name;
+    std::printf("%-26s %10.3f  %-20s %8.3f %8.2f%s\n", row.name.c_str(), median(times) * 1e3, name.c_str(), ratio,
+                row.goal, ratio <= row.goal ? "" : "  MISSED");
+    std::fflush(stdout);
 }
 
 }  // namespace
 
 int main(int argc, char** argv)
 {
-    benchmark::Initialize(&argc, argv);
-    if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+    CLI::App app{"What each option of attention costs: one thread, fp32, h 8, d_k 64."};
+    int samples = 9;
+    std::string filter;
+    app.add_option("--samples", samples, "of each call")->check(CLI::Range(1, 1000))->capture_default_str();
+    app.add_option("--filter", filter, "only the calls whose name has this text");
+    CLI11_PARSE(app, argc, argv);
     const oneapi::tbb::global_control one_thread(oneapi::tbb::global_control::max_allowed_parallelism, 1);
 
     Problem small(1024), middle(4096), large(8192);
@@ -132,12 +139,10 @@ int main(int argc, char** argv)
         {"window_128_8192", "plain_8192", window_share, 1.6,
          [&] { large.run({.causal = true, .left_window = window - 1}); }},
     };
-    for (const Row& row : rows)
-        benchmark::RegisterBenchmark(row.name.c_str(), [&row](benchmark::State& state) {
-            for (auto _ : state) row.call();
-        })->Unit(benchmark::kMillisecond)->UseRealTime()->MinTime(0.1)->Repetitions(7);
-    Medians medians;
-    benchmark::RunSpecifiedBenchmarks(&medians);
-    benchmark::Shutdown();
-    print(rows, medians.seconds);
+    std::printf("%-26s %10s  %-20s %8s %8s\n", "call", "ms", "compared with", "ratio", "goal");
+    for (const Row& row : rows) {
+        if (row.base.empty() || row.name.find(filter) == std::string::npos) continue;
+        const auto base = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.name == row.base; });
+        measure(row, *base, samples);
+    }
 }

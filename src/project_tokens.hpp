@@ -33,43 +33,55 @@ public:
                   std::int64_t Work::* stage) const
     {
         const PanelRange all{0, from.shape[0], 0, from.shape[1]};
-        run(W, all, stage, [&](const Piece& piece, Buffers& buffers) {
-            gather(from, piece, W.depth(), buffers.in);
-            kernels_.project(W.projection(buffers.in, buffers.out, piece.first_row, piece.rows, piece.vectors));
+        const auto step = [&](const Piece& piece, const T* in, T* out) {
+            kernels_.project(W.projection(in, out, piece.first_row, piece.rows, piece.vectors));
             for (std::int64_t row = piece.first_row; row < piece.first_row + piece.rows;) {
                 const std::int64_t head = row / W.width();
                 const std::int64_t column = row % W.width();
                 const std::int64_t columns = std::min(W.width() - column, piece.first_row + piece.rows - row);
-                kernels_.panel_to_rows({buffers.out + (row - piece.first_row) * piece.width,
+                kernels_.panel_to_rows({out + (row - piece.first_row) * piece.width,
                                         &to(piece.item, head, piece.token, column), to.strides[2], to.strides[3],
                                         piece.tokens, columns, piece.vectors});
                 row += columns;
             }
-        });
+        };
+        run(W, all, stage, gather(from, W.depth()), step);
     }
 
     /// The tokens of `range` times W as panels of W.rows() rows, one after another.
     void to_panels(const PackedMatrix<T>& W, TensorView<const T, 3> from, const PanelRange& range, T* to) const
     {
-        run(W, range, &Work::project_q, [&](const Piece& piece, Buffers& buffers) {
-            gather(from, piece, W.depth(), buffers.in);
+        run(W, range, &Work::project_q, gather(from, W.depth()), [&](const Piece& piece, const T* in, T*) {
             T* const panel = to + piece.panel * W.rows() * kernels_.panel_tokens() + piece.first_row * piece.width;
-            kernels_.project(W.projection(buffers.in, panel, piece.first_row, piece.rows, piece.vectors));
+            kernels_.project(W.projection(in, panel, piece.first_row, piece.rows, piece.vectors));
         });
     }
 
     /// to (items, tokens, W.rows()), the tokens of `range` only, = panels of W.depth() rows times W.
     void from_panels(const PackedMatrix<T>& W, const T* panels, const PanelRange& range, TensorView<T, 3> to) const
     {
-        run(W, range, &Work::project_o, [&](const Piece& piece, Buffers& buffers) {
-            const T* const panel = panels + piece.panel * W.depth() * kernels_.panel_tokens();
-            kernels_.project(W.projection(panel, buffers.out, piece.first_row, piece.rows, piece.vectors));
-            kernels_.panel_to_rows({buffers.out, &to(piece.item, piece.token, piece.first_row), to.strides[1],
-                                    to.strides[2], piece.tokens, piece.rows, piece.vectors});
+        const auto in_place = [&](const Piece& piece, T*) {
+            return panels + piece.panel * W.depth() * kernels_.panel_tokens();
+        };
+        run(W, range, &Work::project_o, in_place, [&](const Piece& piece, const T* in, T* out) {
+            kernels_.project(W.projection(in, out, piece.first_row, piece.rows, piece.vectors));
+            kernels_.panel_to_rows({out, &to(piece.item, piece.token, piece.first_row), to.strides[1], to.strides[2],
+                                    piece.tokens, piece.rows, piece.vectors});
         });
     }
 
 private:
+    /// Panels that a task works on together, so that each block of the matrix is fetched once for all of them, where
+    /// the matrix is this large. (Zen 3, AVX2, one thread, n 128, d_model 2048: 49 to 74 % of the peak; 1024 lost 3.)
+    static constexpr std::int64_t max_panels = 4;
+    static constexpr std::int64_t large_matrix_bytes = 8 << 20;
+
+    /// Rows of the matrix in a block are a multiple of this: whole strips, and whole vectors on every instruction set.
+    static constexpr std::int64_t row_step = 4 * strip_rows;
+
+    /// Bytes of a block of the matrix, which should stay in the second-level cache beside the panels.
+    static constexpr std::int64_t block_bytes = 128 << 10;
+
     /// What one step of a task works on: some rows of the matrix, one panel of tokens.
     struct Piece {
         std::int64_t panel;  ///< within the range
@@ -82,47 +94,93 @@ private:
         int width;
     };
 
-    struct Buffers {
-        T* in;  ///< depth x W
-        T* out;  ///< rows x W
+    /// How the product is cut into tasks: tasks = groups of panels x parts of the rows.
+    struct Cut {
+        std::int64_t panels_of_item;
+        std::int64_t panels;
+        std::int64_t panels_of_group;
+        std::int64_t groups;
+        std::int64_t rows_of_part;
+        std::int64_t parts;
+        std::int64_t rows_of_block;
     };
 
-    void gather(const TensorView<const T, 3>& from, const Piece& piece, std::int64_t depth, T* to) const
+    Cut cut(const PackedMatrix<T>& W, const PanelRange& range) const
     {
-        T* const rows = const_cast<T*>(&from(piece.item, piece.token, 0));  // PanelRows serves both directions
-        kernels_.rows_to_panel({to, rows, from.strides[1], from.strides[2], piece.tokens, depth, piece.vectors});
+        Cut cut;
+        const std::int64_t full = kernels_.panel_tokens();
+        cut.panels_of_item = (range.tokens + full - 1) / full;
+        cut.panels = range.items * cut.panels_of_item;
+        const std::int64_t wanted = thread_count() == 1 ? 1 : 4 * thread_count();
+        const bool large = W.rows() * W.depth() * static_cast<std::int64_t>(sizeof(T)) > large_matrix_bytes;
+        cut.panels_of_group = large ? std::clamp<std::int64_t>(cut.panels / wanted, 1, max_panels) : 1;
+        cut.groups = (cut.panels + cut.panels_of_group - 1) / cut.panels_of_group;
+        const std::int64_t strips = (W.rows() + strip_rows - 1) / strip_rows;
+        const std::int64_t parts = std::clamp<std::int64_t>(cut.groups == 0 ? 1 : wanted / cut.groups, 1, strips);
+        cut.rows_of_part = (strips + parts - 1) / parts * strip_rows;
+        cut.parts = (W.rows() + cut.rows_of_part - 1) / cut.rows_of_part;
+        const std::int64_t step_bytes = row_step * W.depth() * static_cast<std::int64_t>(sizeof(T));
+        const std::int64_t steps = std::max<std::int64_t>(1, block_bytes / step_bytes);
+        cut.rows_of_block = cut.panels_of_group == 1 ? cut.rows_of_part : std::min(cut.rows_of_part, steps * row_step);
+        return cut;
     }
 
-    template <class Step>
-    void run(const PackedMatrix<T>& W, const PanelRange& range, std::int64_t Work::* stage, const Step& step) const
+    Piece piece_of(const Cut& cut, const PanelRange& range, std::int64_t panel) const
     {
         const std::int64_t full = kernels_.panel_tokens();
-        const std::int64_t panels_of_item = (range.tokens + full - 1) / full;
-        const std::int64_t panels = range.items * panels_of_item;
-        if (panels == 0) return;
-        const std::int64_t strips = (W.rows() + strip_rows - 1) / strip_rows;
-        const std::int64_t wanted = thread_count() == 1 ? 1 : 4 * thread_count();
-        const std::int64_t parts = std::clamp<std::int64_t>(wanted / panels, 1, strips);
-        const std::int64_t rows_of_part = (strips + parts - 1) / parts * strip_rows;
+        Piece piece{};
+        piece.panel = panel;
+        piece.item = range.first_item + panel / cut.panels_of_item;
+        const std::int64_t local = panel % cut.panels_of_item * full;
+        piece.token = range.first_token + local;
+        piece.tokens = std::min(full, range.tokens - local);
+        piece.vectors = static_cast<int>((piece.tokens + kernels_.lanes - 1) / kernels_.lanes);
+        piece.width = piece.vectors * kernels_.lanes;
+        return piece;
+    }
+
+    /// A function that makes a panel of a piece's tokens in the buffer it is given.
+    auto gather(const TensorView<const T, 3>& from, std::int64_t depth) const
+    {
+        return [&from, depth, this](const Piece& piece, T* to) -> const T* {
+            T* const rows = const_cast<T*>(&from(piece.item, piece.token, 0));  // PanelRows serves both directions
+            kernels_.rows_to_panel({to, rows, from.strides[1], from.strides[2], piece.tokens, depth, piece.vectors});
+            return to;
+        };
+    }
+
+    /// panel_of(piece, buffer) gives a piece's panel, step(piece, panel, buffer) does its rows.
+    template <class PanelOf, class Step>
+    void run(const PackedMatrix<T>& W, const PanelRange& range, std::int64_t Work::* stage, const PanelOf& panel_of,
+             const Step& step) const
+    {
+        const Cut how = cut(W, range);
+        if (how.panels == 0) return;
         const double work = static_cast<double>(range.items * range.tokens) * static_cast<double>(W.rows() * W.depth());
-        const std::size_t bytes = Scratch::size<T>(W.depth() * full) + Scratch::size<T>(W.rows() * full);
-        run_tasks(panels * parts, work, [&](const auto& next) {
+        const std::int64_t in_numbers = W.depth() * kernels_.panel_tokens();
+        const std::int64_t out_numbers = how.rows_of_block * kernels_.panel_tokens();
+        const std::size_t bytes = Scratch::size<T>(how.panels_of_group * in_numbers) + Scratch::size<T>(out_numbers);
+        run_tasks(how.groups * how.parts, work, [&](const auto& next) {
             Scratch scratch(bytes);
-            Buffers buffers;
-            buffers.in = scratch.take<T>(W.depth() * full);
-            buffers.out = scratch.take<T>(W.rows() * full);
-            for (std::int64_t task = next(); task < panels * parts; task = next()) {
-                Piece piece;
-                piece.panel = task % panels;
-                piece.item = range.first_item + piece.panel / panels_of_item;
-                const std::int64_t local = piece.panel % panels_of_item * full;
-                piece.token = range.first_token + local;
-                piece.tokens = std::min(full, range.tokens - local);
-                piece.first_row = task / panels * rows_of_part;
-                piece.rows = std::min(rows_of_part, W.rows() - piece.first_row);
-                piece.vectors = static_cast<int>((piece.tokens + kernels_.lanes - 1) / kernels_.lanes);
-                piece.width = piece.vectors * kernels_.lanes;
-                if (piece.rows > 0) step(piece, buffers);
+            T* const in = scratch.take<T>(how.panels_of_group * in_numbers);
+            T* const out = scratch.take<T>(out_numbers);
+            for (std::int64_t task = next(); task < how.groups * how.parts; task = next()) {
+                const std::int64_t first = task % how.groups * how.panels_of_group;
+                const std::int64_t count = std::min(how.panels_of_group, how.panels - first);
+                Piece pieces[max_panels];
+                const T* panels[max_panels];
+                for (std::int64_t i = 0; i < count; ++i) {
+                    pieces[i] = piece_of(how, range, first + i);
+                    panels[i] = panel_of(pieces[i], in + i * in_numbers);
+                }
+                const std::int64_t first_row = task / how.groups * how.rows_of_part;
+                const std::int64_t end_row = std::min(first_row + how.rows_of_part, W.rows());
+                for (std::int64_t row = first_row; row < end_row; row += how.rows_of_block)
+                    for (std::int64_t i = 0; i < count; ++i) {
+                        pieces[i].first_row = row;
+                        pieces[i].rows = std::min(how.rows_of_block, end_row - row);
+                        step(pieces[i], panels[i], out);
+                    }
             }
         });
         report(W, range, stage);

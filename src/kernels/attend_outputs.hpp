@@ -88,8 +88,10 @@ private:
             if (any_key) exclude_weights(panel.rows[i], panel.state->end_key, block.n_kv);
         }
         for (std::int64_t tile = panel.state->first_key / key_tile; tile * key_tile < panel.state->end_key; ++tile) {
-            const std::int64_t first = tile * key_tile < panel.state->first_key ? panel.state->first_key : tile * key_tile;
-            const std::int64_t end = (tile + 1) * key_tile < panel.state->end_key ? (tile + 1) * key_tile : panel.state->end_key;
+            const std::int64_t first =
+                tile * key_tile < panel.state->first_key ? panel.state->first_key : tile * key_tile;
+            const std::int64_t end =
+                (tile + 1) * key_tile < panel.state->end_key ? (tile + 1) * key_tile : panel.state->end_key;
             for (int i = 0; i < panel.width(); i += n) {
                 const auto maximum = load<Arch, T>(panel.maximum + i);
                 const auto no_key = maximum == set<Arch, T>(-infinity<T>);

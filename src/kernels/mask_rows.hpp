@@ -96,8 +96,11 @@ private:
         return open ? MaskKind::open : excluded ? MaskKind::excluded : MaskKind::mixed;
     }
 
+    /// What the mask makes of scores. A boolean's m is 0 or -inf, so its sign tells which.
+    template <class E>
     HEADWISE_INLINE static V masked(V s, V m)
     {
+        if constexpr (std::is_same_v<E, bool>) return negative_or<Arch, T>(m, s);
         const V minus_infinity = set<Arch, T>(-infinity<T>);
         return xsimd::select(m == minus_infinity, minus_infinity, s + m);
     }
@@ -121,7 +124,7 @@ private:
         V top = set<Arch, T>(-infinity<T>);
         for (std::int64_t key = 0; key < tile.keys; ++key) {
             T* s = tile.s + key * tile.vectors * n + lane;
-            const V sum = masked(load<Arch, T>(s), set<Arch, T>(number(from[key * stride])));
+            const V sum = masked<E>(load<Arch, T>(s), set<Arch, T>(number(from[key * stride])));
             write(s, sum);
             top = raised(top, sum);
         }
@@ -137,7 +140,7 @@ private:
         V top = set<Arch, T>(-infinity<T>);
         const auto add_key = [&](std::int64_t key, V m) __attribute__((always_inline)) {
             T* s = tile.s + key * tile.vectors * n + lane;
-            const V sum = masked(load<Arch, T>(s), m);
+            const V sum = masked<E>(load<Arch, T>(s), m);
             write(s, sum);
             top = raised(top, sum);
         };

@@ -135,6 +135,14 @@ HEADWISE_INLINE Vec<Arch, T> exponent_from_low_bits(Vec<Arch, T> x)
     return from_native<Arch, T>((Bits)values_of(x) << (std::numeric_limits<T>::digits - 1));
 }
 
+/// x where its sign bit is set, else otherwise.
+template <class Arch, class T>
+HEADWISE_INLINE Vec<Arch, T> negative_or(Vec<Arch, T> x, Vec<Arch, T> otherwise)
+{
+    using Bits = typename Native<Arch, T>::Bits;
+    return from_native<Arch, T>((Bits)values_of(x) < 0 ? values_of(x) : values_of(otherwise));
+}
+
 /// Within each span of numbers, units of low and high in turn: the first halves of the spans to low, the others to high.
 template <class Arch, class T, int unit, int span, int... I>
 HEADWISE_INLINE void interleave(Vec<Arch, T>& low, Vec<Arch, T>& high, std::integer_sequence<int, I...>)
@@ -226,6 +234,31 @@ HEADWISE_INLINE Vec<Arch, T> load_widened(const E* from)
     }
 }
 
+/// n bytes as the integers of a vector of type Bits. In steps that GCC 12 has instructions for: it takes narrow vectors
+/// apart and widens their bytes one by one.
+template <class Bits, int n>
+HEADWISE_INLINE Bits widened_bytes(const void* from)
+{
+    using Bytes = typename Numbers<std::uint8_t, 16>::type;
+    using Halves = typename Numbers<std::uint16_t, 8>::type;
+    using Words = typename Numbers<std::uint32_t, 4>::type;
+    Bytes bytes{};
+    __builtin_memcpy(&bytes, from, n);
+    if constexpr (n == 16) {
+        return __builtin_convertvector(bytes, Bits);
+    } else {
+        const Halves halves =
+            (Halves)__builtin_shufflevector(bytes, Bytes{}, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+        if constexpr (n == 8) {
+            return __builtin_convertvector(halves, Bits);
+        } else {
+            const Words words = (Words)__builtin_shufflevector(halves, Halves{}, 0, 8, 1, 9, 2, 10, 3, 11);
+            if constexpr (n == 4) return __builtin_convertvector(words, Bits);
+            else return (Bits)__builtin_shufflevector(words, Words{}, 0, 4, 1, 5);
+        }
+    }
+}
+
 /// One vector of consecutive booleans as what they add to a score: 0 where true, -inf where false.
 template <class Arch, class T>
 HEADWISE_INLINE Vec<Arch, T> load_boolean_bias(const bool* from)
@@ -233,9 +266,7 @@ HEADWISE_INLINE Vec<Arch, T> load_boolean_bias(const bool* from)
     using Values = typename Native<Arch, T>::Values;
     using Bits = typename Native<Arch, T>::Bits;
     constexpr int n = lanes_of<Arch, T>;
-    typename Numbers<std::uint8_t, n>::type bytes;
-    __builtin_memcpy(&bytes, from, sizeof bytes);
-    const Bits excluded = (__builtin_convertvector(bytes, Bits) == 0);
+    const Bits excluded = (widened_bytes<Bits, n>(from) == 0);
     const Values minus_infinity = Values{} - infinity<T>;
     return from_native<Arch, T>((Values)(excluded & (Bits)minus_infinity));
 }
