@@ -162,11 +162,11 @@ typename AttendPlan<E>::Cut AttendPlan<E>::cut(const Queries& queries) const
                        : panels * queries.item_count;
     const std::int64_t all_panels = panels_of_items * cut.units / cut.units_of_task();
     const std::int64_t wanted = all_panels / (thread_count() * blocks_per_thread);
-    // A row's weights are kept until its maximum is known, which is why such a block has one panel.
     const std::int64_t panel_bytes =
         (sizes_.d_k + sizes_.d_v) * kernels_.panel_tokens() * static_cast<std::int64_t>(sizeof(T));
     const std::int64_t fitting =
         std::clamp<std::int64_t>(max_bytes_of_block / std::max<std::int64_t>(panel_bytes, 1), 1, max_panels_of_block);
+    // A row's weights are kept until its maximum is known, which is why such a block has one panel.
     const std::int64_t most = keeps_weights(options_) ? 1 : std::min(panels, fitting);
     const std::int64_t panels_of_block = std::clamp<std::int64_t>(wanted, 1, most);
     cut.rows_of_block = panels_of_block * kernels_.panel_tokens();

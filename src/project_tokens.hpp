@@ -116,7 +116,7 @@ private:
         cut.panels_of_group = large ? std::clamp<std::int64_t>(cut.panels / wanted, 1, max_panels) : 1;
         cut.groups = (cut.panels + cut.panels_of_group - 1) / cut.panels_of_group;
         const std::int64_t strips = (W.rows() + strip_rows - 1) / strip_rows;
-        const std::int64_t parts = std::clamp<std::int64_t>(cut.groups == 0 ? 1 : wanted / cut.groups, 1, strips);
+        const std::int64_t parts = std::clamp<std::int64_t>(wanted / cut.groups, 1, strips);
         cut.rows_of_part = (strips + parts - 1) / parts * strip_rows;
         cut.parts = (W.rows() + cut.rows_of_part - 1) / cut.rows_of_part;
         const std::int64_t step_bytes = row_step * W.depth() * static_cast<std::int64_t>(sizeof(T));
@@ -154,8 +154,8 @@ private:
     void run(const PackedMatrix<T>& W, const PanelRange& range, std::int64_t Work::* stage, const PanelOf& panel_of,
              const Step& step) const
     {
+        if (range.items == 0 || range.tokens == 0) return;
         const Cut how = cut(W, range);
-        if (how.panels == 0) return;
         const double work = static_cast<double>(range.items * range.tokens) * static_cast<double>(W.rows() * W.depth());
         const std::int64_t in_numbers = W.depth() * kernels_.panel_tokens();
         const std::int64_t out_numbers = how.rows_of_block * kernels_.panel_tokens();

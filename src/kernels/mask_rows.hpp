@@ -21,33 +21,33 @@ struct MaskRows {
     /// Whether keys [first, first + keys) are all open, all excluded, or neither, which is usually seen soon.
     MaskKind kind(std::int64_t first, std::int64_t keys) const
     {
-        switch (type) {
-            case ElementType::boolean: return kind_as<bool>(first, keys);
-            case ElementType::float32: return kind_as<float>(first, keys);
-            case ElementType::float64: return kind_as<double>(first, keys);
-            case ElementType::bfloat16: return kind_as<bfloat16>(first, keys);
-            case ElementType::float16: break;
-        }
-        return kind_as<float16>(first, keys);
+        return with_type([&]<class E>(const E*) { return kind_as<E>(first, keys); });
     }
 
     /// s += mask, and -inf where the mask is -inf, whatever s is; maximum[lane] = max(maximum[lane], s[.][lane]) in the
     /// same pass, where a maximum is given.
     void add(const ScoreTile<T>& tile, T* maximum) const
     {
-        switch (type) {
-            case ElementType::boolean: return add_as<bool>(tile, maximum);
-            case ElementType::float32: return add_as<float>(tile, maximum);
-            case ElementType::float64: return add_as<double>(tile, maximum);
-            case ElementType::bfloat16: return add_as<bfloat16>(tile, maximum);
-            case ElementType::float16: break;
-        }
-        add_as<float16>(tile, maximum);
+        with_type([&]<class E>(const E*) { add_as<E>(tile, maximum); });
     }
 
 private:
     static constexpr int n = lanes_of<Arch, T>;
     using V = Vec<Arch, T>;
+
+    /// function(a null pointer to the type of the mask's elements)
+    template <class Function>
+    auto with_type(const Function& function) const
+    {
+        switch (type) {
+            case ElementType::boolean: return function(static_cast<const bool*>(nullptr));
+            case ElementType::float32: return function(static_cast<const float*>(nullptr));
+            case ElementType::float64: return function(static_cast<const double*>(nullptr));
+            case ElementType::bfloat16: return function(static_cast<const bfloat16*>(nullptr));
+            case ElementType::float16: break;
+        }
+        return function(static_cast<const float16*>(nullptr));
+    }
 
     /// What consecutive elements add.
     template <class E>
