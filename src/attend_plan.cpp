@@ -5,6 +5,7 @@
 #include <mutex>
 #include <type_traits>
 
+#include "ceil_div.hpp"
 #include "check.hpp"
 #include "key_range.hpp"
 #include "parallel.hpp"
@@ -23,11 +24,6 @@ constexpr std::int64_t max_bytes_of_block = 128 << 10;
 
 /// Blocks wanted for each thread, so that the last ones to finish do not leave the others idle for long.
 constexpr std::int64_t blocks_per_thread = 8;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 /// Null where the view is, as one without elements may be.
 template <class T>

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "attend_plan.hpp"
+#include "ceil_div.hpp"
 #include "check.hpp"
 #include "check_options.hpp"
 #include "packed_matrix.hpp"
@@ -25,11 +26,6 @@ namespace {
 
 /// Bytes of Q and of the heads' outputs that a forward holds at a time, unless one panel needs more.
 constexpr std::int64_t chunk_bytes = std::int64_t{8} << 20;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 
 #include <headwise/tensor_view.hpp>
 
+#include "ceil_div.hpp"
 #include "kernels/kernel_table.hpp"
 
 namespace headwise {
@@ -19,7 +20,7 @@ public:
     PackedMatrix(const TensorView<const T, 3>& W, const MatrixView<const T>& bias)
         : rows_(W.shape[0] * W.shape[2]), depth_(W.shape[1]), width_(W.shape[2])
     {
-        const std::int64_t strips = (rows_ + strip_rows - 1) / strip_rows;
+        const std::int64_t strips = ceil_div(rows_, strip_rows);
         numbers_ = allocate(strips * strip_rows * depth_);
         for (std::int64_t m = 0; m < strips * strip_rows; ++m)
             for (std::int64_t k = 0; k < depth_; ++k)

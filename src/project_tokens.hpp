@@ -7,6 +7,7 @@
 #include <headwise/tensor_view.hpp>
 #include <headwise/work.hpp>
 
+#include "ceil_div.hpp"
 #include "packed_matrix.hpp"
 #include "parallel.hpp"
 #include "scratch.hpp"
@@ -109,16 +110,16 @@ private:
     {
         Cut cut;
         const std::int64_t full = kernels_.panel_tokens();
-        cut.panels_of_item = (range.tokens + full - 1) / full;
+        cut.panels_of_item = ceil_div(range.tokens, full);
         cut.panels = range.items * cut.panels_of_item;
         const std::int64_t wanted = thread_count() == 1 ? 1 : 4 * thread_count();
         const bool large = W.rows() * W.depth() * static_cast<std::int64_t>(sizeof(T)) > large_matrix_bytes;
         cut.panels_of_group = large ? std::clamp<std::int64_t>(cut.panels / wanted, 1, max_panels) : 1;
-        cut.groups = (cut.panels + cut.panels_of_group - 1) / cut.panels_of_group;
-        const std::int64_t strips = (W.rows() + strip_rows - 1) / strip_rows;
+        cut.groups = ceil_div(cut.panels, cut.panels_of_group);
+        const std::int64_t strips = ceil_div(W.rows(), strip_rows);
         const std::int64_t parts = std::clamp<std::int64_t>(wanted / cut.groups, 1, strips);
-        cut.rows_of_part = (strips + parts - 1) / parts * strip_rows;
-        cut.parts = (W.rows() + cut.rows_of_part - 1) / cut.rows_of_part;
+        cut.rows_of_part = ceil_div(strips, parts) * strip_rows;
+        cut.parts = ceil_div(W.rows(), cut.rows_of_part);
         const std::int64_t step_bytes = row_step * W.depth() * static_cast<std::int64_t>(sizeof(T));
         const std::int64_t steps = std::max<std::int64_t>(1, block_bytes / step_bytes);
         cut.rows_of_block = cut.panels_of_group == 1 ? cut.rows_of_part : std::min(cut.rows_of_part, steps * row_step);
@@ -134,7 +135,7 @@ private:
         const std::int64_t local = panel % cut.panels_of_item * full;
         piece.token = range.first_token + local;
         piece.tokens = std::min(full, range.tokens - local);
-        piece.vectors = static_cast<int>((piece.tokens + kernels_.lanes - 1) / kernels_.lanes);
+        piece.vectors = static_cast<int>(ceil_div(piece.tokens, kernels_.lanes));
         piece.width = piece.vectors * kernels_.lanes;
         return piece;
     }
@@ -191,7 +192,7 @@ private:
     {
         if (!work_) return;
         const std::int64_t lanes = kernels_.lanes;
-        const std::int64_t padded = (range.tokens + lanes - 1) / lanes * lanes;
+        const std::int64_t padded = ceil_div(range.tokens, lanes) * lanes;
         work_->useful.*stage += range.items * range.tokens * W.rows() * W.depth();
         work_->issued.*stage += range.items * padded * W.rows() * W.depth();
     }
