@@ -9,11 +9,12 @@ import os
 import sys
 from pathlib import Path
 
-from browser import find_chromium
+from browser import find_chromium, open_browser, open_page
 from document import Document
 from figure_files import write_figure_files
 from heads_section import add_heads
 from page import make_page
+from pictures import PAGE_WIDTH, take_pictures
 from sweep import Sweep
 
 
@@ -29,6 +30,13 @@ def parse_arguments():
     return arguments
 
 
+def replace(path, text):
+    """Whoever reads the file sees the old one or the new one."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
+
+
 def main():
     arguments = parse_arguments()
     attention = arguments.attention and json.loads(Path(arguments.attention).read_text(encoding="utf-8"))
@@ -39,13 +47,18 @@ def main():
         page = make_page(Sweep(arguments.results), attention)
 
     report = arguments.folder / "report.html"
-    part = report.with_suffix(".html.part")
-    part.write_text(page.html(), encoding="utf-8")
-    os.replace(part, report)
+    replace(report, page.html())
     if find_chromium() is None:
-        print("No Chromium here: the figures are in the page only, not in files of their own.", file=sys.stderr)
+        print("No Chromium here: the figures are in the page only, not in files of their own, and without scripts the "
+              "page does not show them.", file=sys.stderr)
         return
-    write_figure_files(report, arguments.folder / "figures", [figure.name for figure in page.figures])
+    names = [figure.name for figure in page.figures]
+    with open_browser() as browser:
+        drawn = open_page(browser.new_context(color_scheme="light", viewport={"width": PAGE_WIDTH, "height": 900}),
+                          report)
+        write_figure_files(drawn, arguments.folder / "figures", names)
+        pictures = take_pictures(drawn, names)
+    replace(report, page.html(pictures))
 
 
 if __name__ == "__main__":

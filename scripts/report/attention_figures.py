@@ -124,4 +124,4 @@ def one_budget(maps, name, pair):
     return figure(
         f"{name}-budget", f"One budget: two heads give “{query}” a row each and spend {first.weight:.2f} on “{a}” and "
         f"{second.weight:.2f} on “{b}”; a single row that serves both, here their mean, sums to 1 too and has "
-        f"{both[first.key]:.2f} and {both[second.key]:.2f}.", plot)
+        f"{both[first.key]:.2f} and {both[second.key]:.2f}.", plot, height=520)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
+from theme import Figure
+
 HERE = Path(__file__).parent
 
 
@@ -15,12 +17,15 @@ def json_script(name, text):
 
 
 class Document:
-    """Collects HTML and the figures in it."""
+    """Collects HTML and figures."""
 
     def __init__(self, title):
         self.title = title
         self.parts = []
-        self.figures = []
+
+    @property
+    def figures(self):
+        return [part for part in self.parts if isinstance(part, Figure)]
 
     def add(self, *html):
         self.parts += html
@@ -31,25 +36,27 @@ class Document:
     def show(self, *figures):
         """Side by side where there is room; figures that could not be made are None."""
         shown = [figure for figure in figures if figure is not None]
-        self.figures += shown
-        html = "".join(self.figure_html(figure) for figure in shown)
-        self.add(f'<div class="pair">{html}</div>' if len(shown) > 1 else html)
+        self.add(*(['<div class="pair">', *shown, "</div>"] if len(shown) > 1 else shown))
 
     def embed(self, name, data):
         """Data that page.js reads."""
         self.add(json_script(name, json.dumps(data)))
 
     @staticmethod
-    def figure_html(figure):
+    def figure_html(figure, picture):
         return (f'<figure id="{figure.name}"><div class="plot" id="{figure.name}-plot" '
-                f'style="height:{figure.plot.layout.height}px"></div>'
+                f'style="height:{figure.plot.layout.height}px">{picture}</div>'
                 f'{json_script(f"{figure.name}-plot-data", figure.plot.to_json())}'
                 f"<figcaption>{escape(figure.caption)}</figcaption></figure>")
 
-    def html(self):
+    def html(self, pictures=None):
+        """pictures: what take_pictures gives; without them the figures are blank until Plotly has drawn them."""
         style = (HERE / "page.css").read_text(encoding="utf-8")
         script = (HERE / "page.js").read_text(encoding="utf-8")
+        body = "".join(self.figure_html(part, (pictures or {}).get(part.name, "")) if isinstance(part, Figure) else part
+                       for part in self.parts)
         return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(self.title)}</title>'
                 '<meta name="viewport" content="width=device-width, initial-scale=1">'
-                f"<style>{style}</style></head><body>{''.join(self.parts)}"
-                f"<script>{get_plotlyjs()}</script><script>{script}</script></body></html>\n")
+                f"<style>{style}</style></head><body>{body}"
+                # As a text, which page.js runs when the page has been shown: a browser takes long to read it.
+                f'<script type="text/plain" id="plotly">{get_plotlyjs()}</script><script>{script}</script></body></html>\n')

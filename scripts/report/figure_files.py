@@ -1,10 +1,7 @@
 """Every figure of the page as a PNG and an SVG file."""
 
 import base64
-from pathlib import Path
 from urllib.parse import unquote
-
-from browser import open_browser, open_page
 
 WIDTH = 1000
 PNG_SCALE = 2
@@ -17,14 +14,11 @@ TO_IMAGE = """([id, format, width, scale]) => {
 }"""
 
 
-def write_figure_files(report, folder, names):
-    """Writes folder/NAME.png and NAME.svg of the figures of the page `report`."""
-    folder = Path(folder)
+def write_figure_files(page, folder, names):
+    """Writes folder/NAME.png and NAME.svg of the figures of the drawn page."""
     folder.mkdir(exist_ok=True)
-    with open_browser() as browser:
-        page = open_page(browser.new_context(color_scheme="light"), report)
-        for name in names:
-            png = page.evaluate(TO_IMAGE, [name, "png", WIDTH, PNG_SCALE])
-            (folder / f"{name}.png").write_bytes(base64.b64decode(png.split(",", 1)[1]))
-            svg = page.evaluate(TO_IMAGE, [name, "svg", WIDTH, 1])
-            (folder / f"{name}.svg").write_text(unquote(svg.split(",", 1)[1]), encoding="utf-8")
+    for name in names:
+        png = page.evaluate(TO_IMAGE, [name, "png", WIDTH, PNG_SCALE])
+        (folder / f"{name}.png").write_bytes(base64.b64decode(png.split(",", 1)[1]))
+        svg = page.evaluate(TO_IMAGE, [name, "svg", WIDTH, 1])
+        (folder / f"{name}.svg").write_text(unquote(svg.split(",", 1)[1]), encoding="utf-8")

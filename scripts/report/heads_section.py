@@ -10,6 +10,8 @@ KNOWN_RELATIONS = {
     "The cat chased the mouse.": [("cat", "chased", 5, 9), ("cat", "mouse", 5, 3)],
 }
 
+FIRM, MOST_TIES = 0.5, 3  # the weight from which a head ties two words, and how many heads are told
+
 
 def relations(maps):
     known = KNOWN_RELATIONS.get(maps.sentence)
@@ -25,6 +27,18 @@ def relations(maps):
     return found
 
 
+def ties_text(maps, pair):
+    """Which heads tie the pair's word to the two others, the firmest first."""
+    told = []
+    for of_pair in pair:
+        firm = min(FIRM, of_pair.weight)
+        ties = sorted((look for look in maps.looks(of_pair.query) if look.key == of_pair.key and look.weight >= firm),
+                      key=lambda look: -look.weight)[:MOST_TIES]
+        heads = ", ".join(f"layer {look.layer} head {look.head} ({look.weight:.2f})" for look in ties)
+        told.append(f"to “{maps.tokens[of_pair.key]}” in {heads}")
+    return f"“{maps.tokens[pair[0].query]}” is tied {' and '.join(told)}."
+
+
 def choice(name, what, count, chosen):
     options = "".join(f'<option{" selected" if i == chosen else ""}>{i}</option>' for i in range(count))
     return f'<label>{what} <select id="{name}-{what}">{options}</select></label>'
@@ -34,6 +48,8 @@ def add_sentence(page, maps, name):
     page.add(f"<h3>{escape(maps.sentence)}</h3>")
     pair = relations(maps)
     layer, head = (pair[0].layer, pair[0].head) if pair else (0, 0)
+    if pair:
+        page.add(f"<p>{escape(ties_text(maps, pair))}</p>")
     page.show(heads_grid(maps, name))
     page.embed(f"{name}-weights", maps.weights)
     page.add(f'<div class="choices" data-maps="{name}">{choice(name, "layer", len(maps.weights), layer)}'

@@ -1,4 +1,4 @@
-// Draws the figures, which are in the page as JSON, in the colours of the page.
+// Draws the figures, which are in the page as JSON, in the colours of the page, over the pictures that stand for them.
 'use strict';
 
 const PRINT_WIDTH = 680;  // CSS pixels of an A4 page between its margins
@@ -21,6 +21,7 @@ const plots = () => [...document.querySelectorAll('.plot')];
 
 async function draw(plot) {
   const figure = JSON.parse(document.getElementById(`${plot.id}-data`).textContent);
+  plot.replaceChildren();
   await Plotly.newPlot(plot, figure.data, figure.layout, { responsive: true, displayModeBar: false });
   await Plotly.relayout(plot, colorsOf(figure.layout));
 }
@@ -69,4 +70,12 @@ addEventListener('afterprint', () => {
     Plotly.relayout(plot, { ...colorsOf(plot.layout), width: null, autosize: true });
   });
 });
-drawAll();
+
+// Plotly takes a second or two to be read and run, so it waits until the page, pictures and all, has been painted.
+function startPlotly() {
+  const script = document.createElement('script');
+  script.textContent = document.getElementById('plotly').textContent;
+  document.body.append(script);
+  drawAll();
+}
+addEventListener('load', () => requestAnimationFrame(() => setTimeout(startPlotly)));

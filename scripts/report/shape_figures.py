@@ -41,9 +41,15 @@ def fused_over_staged(sweep):
         return staged["real_time"] / fused["real_time"] if staged and fused else None
 
     plot = over_n_and_heads(sweep, value, "staged / fused", "n %{y}, h %{x}: fused is %{z:.2f}× as fast")
+    ratios = [ratio for row in plot.data[0].z for ratio in row if ratio is not None]
+    if not ratios:
+        return None
+    span = max(abs(ratio - 1) for ratio in ratios)
+    plot.update_traces(colorscale="RdBu", reversescale=True, zmin=1 - span, zmax=1 + span)
     return figure(
-        "fused-over-staged", f"How many times as fast the fused layer is as the staged one, d_model {sweep.d_model}, "
-        "one thread: what it saves is the traffic of the stored scores, h n² numbers.", plot, height=360)
+        "fused-over-staged", "How many times as fast the fused layer is as the staged one (red: faster), d_model "
+        f"{sweep.d_model}, one thread: it saves the traffic of the stored scores, h n² numbers, and gains little while "
+        f"they fit the caches; here {min(ratios):.2f} … {max(ratios):.2f}.", plot, height=360)
 
 
 def over_naive(sweep):
@@ -83,7 +89,7 @@ def attention_over_projection(sweep):
     return figure(
         "attention-over-projection", f"Time of attention over that of the four projections, h {sweep.h}, staged: by "
         "the multiply-adds alone it is 1 on the line n = 2 d_model; the softmax moves the balance to fewer "
-        "tokens.", plot, height=380)
+        "tokens.", plot)
 
 
 def weights_memory(sweep):

@@ -2,7 +2,7 @@
 
 import plotly.graph_objects as go
 
-from sweep import ATTENTION, PROJECTIONS, STAGES, total
+from sweep import ATTENTION, NARROW_D_K, PROJECTIONS, STAGES, total
 from theme import (BLUE, GREEN, GREY, LINE_COLORS, ORANGE, PURPLE, STAGE_COLORS, SYMBOLS, VERMILLION, figure, line,
                    log_axis, log_scale)
 
@@ -31,8 +31,9 @@ def stages(sweep):
     plot.update_layout(barmode="stack", yaxis_title="ms", xaxis={"type": "category", "title": {"text": "h"}})
     return figure(
         "stages", f"Time of each stage over h at n {sweep.n}, d_model {sweep.d_model} ({sweep.best_target}, one "
-        "thread): the products stay level, the softmax is the wedge that rises. The diamond is the layer as it runs, "
-        "its stages fused.", plot, height=520)
+        f"thread): while heads are no narrower than d_k {NARROW_D_K} the products stay level and the softmax is the "
+        "wedge that rises; narrower ones make scoring and blending slower too. The diamond is the layer as it runs, its "
+        "stages fused.", plot, height=520)
 
 
 def stages_normalised(sweep):
@@ -54,7 +55,8 @@ def stages_normalised(sweep):
         line(plot, name, heads, [h ** power for h in heads], GREY, f"{name}: %{{y}}×", dash="dot", mode="lines")
     plot.update_layout(xaxis=log_axis("h", heads), yaxis=log_scale("time, h 1 = 1", [1, largest]))
     return figure("stages-normalised", "The same as multiples of the time with one head: the softmax follows the "
-                  "dotted slope of 1, the products the level line until heads are narrow.", plot)
+                  "dotted slope of 1, the products the level line until heads are narrower than "
+                  f"d_k {NARROW_D_K}.", plot)
 
 
 def exponential_share(sweep):
@@ -140,12 +142,12 @@ def roof_plot(sweep, stages_shown, operations, unit, operation, roof, roof_name)
 
 
 def roofline(sweep):
-    products = ["project_q", "score", "blend", "project_o"]
+    products = [*PROJECTIONS, "score", "blend", "project_o"]
     plot = roof_plot(sweep, products, "gflops", "GFLOP/s", "FLOP", sweep.fma_peak(sweep.best_target), "FMA roof")
     return figure(
         "roofline", f"The products under their roofs ({sweep.best_target}, one thread), a point a stage and h: "
-        "projections sit at the right whatever h; storing the scores of more heads pushes scoring and blending left, "
-        "towards the memory roof, above which the caches lift them. The fused layer stores none.", plot)
+        "projections stay where they are whatever h; storing the scores of more heads pushes scoring and blending left, "
+        "to where memory, or a cache above it, is the roof. The fused layer stores none.", plot)
 
 
 def exponential_roofline(sweep):

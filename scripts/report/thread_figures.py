@@ -30,5 +30,5 @@ def simulated_threads(sweep, n):
     plot.update_layout(xaxis=log_axis("workers", workers),
                        yaxis={"title": {"text": "% of perfect speed-up"}, "range": [0, 105]})
     return figure(
-        f"threads-{n}", f"Efficiency of simulated workers at n {n}, d_k 64: tasks of (head, query block) keep many "
-        "more workers busy than heads alone, which stop at one worker a head.", plot)
+        f"threads-{n}", f"Efficiency of simulated workers at n {n}, d_k 64: heads alone stop at one worker a "
+        "head; beyond, tasks of (head, query block) keep many more busy.", plot)

@@ -14,12 +14,13 @@ sys.path.insert(0, str(SCRIPTS))
 from browser import open_browser, open_page
 from color_vision import contrast, least_difference
 from page import make_page
+from pictures import LINE, TEXT
 from readme import BEGIN, END, measured, spliced
 from sweep import Sweep
 from theme import LINE_COLORS, STAGE_COLORS
 
 MOST_BYTES = 8e6
-MOST_MILLISECONDS = 2000  # until the text can be read; the figures follow one by one
+MOST_MILLISECONDS = 2000  # until the page is loaded, its pictures of the figures too; hovering comes later
 LEAST_TEXT_PIXELS = 10
 LEAST_CONTRAST = 4.5   # WCAG 2, AA
 LEAST_DIFFERENCE = 10  # CIE 76; 2.3 is what an eye just tells apart
@@ -99,28 +100,62 @@ class PageTest(unittest.TestCase):
     def test_opens_alone_and_silently(self):
         self.assertLess(self.report.stat().st_size, MOST_BYTES)
         page = self.open()
-        shown = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-        loaded = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
-        print(f"text shown after {shown:.0f} ms, loaded after {loaded:.0f} ms", file=sys.stderr)
-        self.assertLess(shown, MOST_MILLISECONDS)
         self.assertEqual(self.messages, [])
         self.assertEqual([url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))], [])
 
+    def test_opens_quickly(self):
+        # The best of three: what is asked is how long the page takes, not what else the machine does.
+        loads = []
+        for _ in range(3):
+            context = self.browser.new_context(viewport={"width": 1440, "height": 900})
+            self.addCleanup(context.close)
+            page = context.new_page()
+            page.goto(self.report.resolve().as_uri())
+            loads.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
+        print(f"loaded after {', '.join(f'{load:.0f}' for load in loads)} ms", file=sys.stderr)
+        self.assertLess(min(loads), MOST_MILLISECONDS)
+
+    def assert_drawn(self, plot):
+        counts = self.view().evaluate(COLORS_OF_PNG, base64.b64encode(plot.screenshot()).decode())
+        background = max(counts, key=counts.get)
+        drawn = sum(counts.values()) - counts[background]
+        self.assertGreater(drawn / sum(counts.values()), 0.01)
+        self.assertGreater(len(counts), 20)
+
     def test_every_figure_is_drawn(self):
         for scheme in SCHEMES:
-            page = self.view(scheme=scheme)
-            for plot in self.plots(page):
+            for plot in self.plots(self.view(scheme=scheme)):
                 with self.subTest(plot.get_attribute("id"), scheme=scheme):
-                    counts = page.evaluate(COLORS_OF_PNG, base64.b64encode(plot.screenshot()).decode())
-                    background = max(counts, key=counts.get)
-                    drawn = sum(counts.values()) - counts[background]
-                    self.assertGreater(drawn / sum(counts.values()), 0.01)
-                    self.assertGreater(len(counts), 20)
+                    self.assert_drawn(plot)
+
+    def test_pictures_stand_for_the_figures_without_scripts(self):
+        for width in WIDTHS:
+            context = self.browser.new_context(viewport={"width": width, "height": 900}, java_script_enabled=False)
+            self.addCleanup(context.close)
+            page = context.new_page()
+            page.goto(self.report.resolve().as_uri())
+            self.assertEqual(page.query_selector_all(".js-plotly-plot"), [])
+            for plot in self.plots(page):
+                with self.subTest(plot.get_attribute("id"), width=width):
+                    self.assert_drawn(plot)
+                    shown = [picture for picture in plot.query_selector_all(".picture") if picture.is_visible()]
+                    self.assertEqual(len(shown), 1)
+                    self.assertEqual(shown[0].bounding_box(), plot.bounding_box())
+                    # The picture was made for this width: it is not scaled, and its text is as large as meant.
+                    self.assertEqual(shown[0].query_selector("svg").get_attribute("width"),
+                                     f"{plot.bounding_box()['width']:g}")
+
+    def test_pictures_follow_the_color_scheme(self):
+        svg = self.report.read_text(encoding="utf-8").split("<svg", 1)[1].split('<script', 1)[0]
+        for part in ("fill: currentColor", "stroke: var(--line)"):
+            self.assertIn(part, svg)
+        for stand_in in (TEXT, LINE):
+            self.assertNotIn(", ".join(map(str, stand_in)), svg)
 
     def test_figures_have_a_caption(self):
         page = self.view()
-        for caption in page.query_selector_all("figure"):
-            self.assertGreater(len(caption.query_selector("figcaption").inner_text()), 20)
+        for figure in page.query_selector_all("figure"):
+            self.assertGreater(len(figure.query_selector("figcaption").inner_text()), 20)
 
     def test_hover(self):
         for width in WIDTHS:
