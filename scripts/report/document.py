@@ -59,4 +59,5 @@ class Document:
                 '<meta name="viewport" content="width=device-width, initial-scale=1">'
                 f"<style>{style}</style></head><body>{body}"
                 # As a text, which page.js runs when the page has been shown: a browser takes long to read it.
-                f'<script type="text/plain" id="plotly">{get_plotlyjs()}</script><script>{script}</script></body></html>\n')
+                f'<script type="text/plain" id="plotly">{get_plotlyjs()}</script><script>{script}</script>'
+                "</body></html>\n")

@@ -32,8 +32,8 @@ def stages(sweep):
     return figure(
         "stages", f"Time of each stage over h at n {sweep.n}, d_model {sweep.d_model} ({sweep.best_target}, one "
         f"thread): while heads are no narrower than d_k {NARROW_D_K} the products stay level and the softmax is the "
-        "wedge that rises; narrower ones make scoring and blending slower too. The diamond is the layer as it runs, its "
-        "stages fused.", plot, height=520)
+        "wedge that rises; narrower ones make scoring and blending slower too. The diamond is the layer as it runs, "
+        "its stages fused.", plot, height=520)
 
 
 def stages_normalised(sweep):
@@ -146,8 +146,8 @@ def roofline(sweep):
     plot = roof_plot(sweep, products, "gflops", "GFLOP/s", "FLOP", sweep.fma_peak(sweep.best_target), "FMA roof")
     return figure(
         "roofline", f"The products under their roofs ({sweep.best_target}, one thread), a point a stage and h: "
-        "projections stay where they are whatever h; storing the scores of more heads pushes scoring and blending left, "
-        "to where memory, or a cache above it, is the roof. The fused layer stores none.", plot)
+        "projections stay where they are whatever h; storing the scores of more heads pushes scoring and blending "
+        "left, to where memory, or a cache above it, is the roof. The fused layer stores none.", plot)
 
 
 def exponential_roofline(sweep):
