@@ -77,8 +77,8 @@ class Claims:
         level = fused[-1] <= (1 + CLOSE_RATIO) * fused[0]
         self.add("Weights, if asked for", "h n² numbers", counted(check["counted"] for check in checks),
                  all(check["passed"] for check in checks),
-                 f"{4 * checks[0]['counted'] / mebi:.0f} … {4 * checks[-1]['counted'] / mebi:.0f} MiB stored; fused "
-                 f"{min(fused):.1f} … {max(fused):.1f} MiB",
+                 f"{4 * checks[0]['counted'] / mebi:.3g} … {4 * checks[-1]['counted'] / mebi:.3g} MiB stored; fused "
+                 f"{min(fused):.2g} … {max(fused):.2g} MiB",
                  verdict(level, "grows; fused does not" if level else "FUSED GROWS TOO"))
 
     def causal_halving(self):
