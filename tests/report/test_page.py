@@ -108,10 +108,10 @@ class PageTest(unittest.TestCase):
         loads = []
         for _ in range(3):
             context = self.browser.new_context(viewport={"width": 1440, "height": 900})
-            self.addCleanup(context.close)
             page = context.new_page()
             page.goto(self.report.resolve().as_uri())
             loads.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventStart"))
+            context.close()  # with Plotly still at work in it
         print(f"loaded after {', '.join(f'{load:.0f}' for load in loads)} ms", file=sys.stderr)
         self.assertLess(min(loads), MOST_MILLISECONDS)
 
