@@ -20,7 +20,6 @@ from sweep import Sweep
 from theme import LINE_COLORS, STAGE_COLORS
 
 MOST_BYTES = 8e6
-MOST_MILLISECONDS = 2000  # until the page is loaded, its pictures of the figures too; hovering comes later
 LEAST_TEXT_PIXELS = 10
 LEAST_CONTRAST = 4.5   # WCAG 2, AA
 LEAST_DIFFERENCE = 10  # CIE 76; 2.3 is what an eye just tells apart
@@ -103,17 +102,18 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.messages, [])
         self.assertEqual([url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))], [])
 
-    def test_opens_quickly(self):
-        # The best of three: what is asked is how long the page takes, not what else the machine does.
+    def test_loads_without_waiting_for_plotly(self):
+        """How long that takes is printed; no test depends on a time."""
         loads = []
         for _ in range(3):
             context = self.browser.new_context(viewport={"width": 1440, "height": 900})
+            context.add_init_script("addEventListener('load', () => { window.atLoad = typeof Plotly; });")
             page = context.new_page()
             page.goto(self.report.resolve().as_uri())
             loads.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventStart"))
+            self.assertEqual(page.evaluate("window.atLoad"), "undefined")
             context.close()  # with Plotly still at work in it
         print(f"loaded after {', '.join(f'{load:.0f}' for load in loads)} ms", file=sys.stderr)
-        self.assertLess(min(loads), MOST_MILLISECONDS)
 
     def assert_drawn(self, plot):
         counts = self.view().evaluate(COLORS_OF_PNG, base64.b64encode(plot.screenshot()).decode())
