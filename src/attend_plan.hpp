@@ -1,5 +1,5 @@
-// The plan of the fused operator: cuts the query rows of all batch items and heads into blocks, describes each block to
-// the kernel, and runs them as tasks. Used by the operator (attention.cpp) and by the layer (multi_head_attention.cpp).
+// The plan of the fused operator: cuts the query rows of all batch items and heads into blocks (attend_cut.hpp), describes
+// each block to the kernel, and runs them as tasks. Used by the operator (attention.cpp) and by the layer (multi_head_attention.cpp).
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,13 @@
 
 #include <headwise/attention.hpp>
 
+#include "attend_cut.hpp"
 #include "kernels/kernel_table.hpp"
 
 namespace headwise {
 
-/// The sizes of one call.
-struct AttendSizes {
-    std::int64_t batch;
-    std::int64_t heads;
-    std::int64_t kv_heads;
-    std::int64_t n_q;
-    std::int64_t n_kv;
-    std::int64_t d_k;
-    std::int64_t d_v;
-};
-
-/// Query rows as panels, those of all heads below one another: (h * d_k) x W in, (h * d_v) x W out. Panel p of item i
-/// begins at i * item_stride + p * panel_stride. They hold queries first_query ... of items first_item ...
+/// Query rows as panels, those of all heads below one another: (h * d_k) x W in, (h * d_v) x W out. Panel p of the
+/// i-th item of the range begins at i * item_stride + p * panel_stride.
 template <class T>
 struct QueryPanels {
     const T* q;
@@ -32,10 +22,7 @@ struct QueryPanels {
     T* y;
     std::int64_t y_item_stride;
     std::int64_t y_panel_stride;
-    std::int64_t first_item;
-    std::int64_t item_count;
-    std::int64_t first_query;
-    std::int64_t query_count;
+    QueryRange range;
 };
 
 /// K and V (batch, kv_heads, n_kv, width) and the options of a call whose arguments have been checked.
@@ -59,23 +46,19 @@ public:
 
 private:
     struct Queries;
-    struct Cut;
-    struct Item;
-    struct Place;
 
-    Item item_of(const Queries& queries, std::int64_t index) const;
-    Cut cut(const Queries& queries) const;
-    std::int64_t ragged_rows(const Queries& queries, const Cut& cut, std::int64_t item) const;
-    std::int64_t first_ragged_block(const Queries& queries, const Cut& cut, std::int64_t item) const;
-    Place place_of(const Queries& queries, const Cut& cut, std::int64_t task) const;
+    AttendCut::Limits limits(const Queries& queries) const;
     void run(const Queries& queries) const;
-    void run_block(const Queries& queries, const Cut& cut, std::int64_t task, AttendRow<T>* rows, T* scratch,
-                   WorkReport* work) const;
-    AttendBlock<T> block_of(const Queries& queries, const Cut& cut) const;
-    void describe_rows(const Queries& queries, const Item& item, const Cut& cut, std::int64_t first_head,
-                       std::int64_t first_row, std::span<AttendRow<T>> rows) const;
-    std::int64_t keys_of(const Item& item) const;
-    void describe_more(const Item& item, std::int64_t head, std::int64_t query, AttendRow<T>& row) const;
+    AttendBlock<T> block_of(const Queries& queries, const AttendCut& cut) const;
+    void run_task(const Queries& queries, const AttendCut& cut, const AttendPlace& place, AttendBlock<T>& block,
+                  AttendRow<T>* rows) const;
+    void look_ahead(const Queries& queries, const AttendCut& cut, const AttendPlace& place, std::int64_t next_task,
+                    AttendBlock<T>& block) const;
+    void describe_rows(const Queries& queries, const AttendCut& cut, const AttendPlace& place, std::int64_t first_head,
+                       std::span<AttendRow<T>> rows) const;
+    void describe_more(const AttendItem& item, std::int64_t head, std::int64_t query, AttendRow<T>& row) const;
+    std::int64_t keys_of(const AttendItem& item) const;
+    std::int64_t kv_head(std::int64_t head) const { return head / (sizes_.heads / sizes_.kv_heads); }
 
     const KernelTable<T>& kernels_;
     AttendSizes sizes_;

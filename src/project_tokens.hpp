@@ -161,11 +161,11 @@ private:
         const std::int64_t in_numbers = W.depth() * kernels_.panel_tokens();
         const std::int64_t out_numbers = how.rows_of_block * kernels_.panel_tokens();
         const std::size_t bytes = Scratch::size<T>(how.panels_of_group * in_numbers) + Scratch::size<T>(out_numbers);
-        run_tasks(how.groups * how.parts, work, [&](const auto& next) {
+        run_tasks(how.groups * how.parts, work, [&](TaskQueue& queue) {
             Scratch scratch(bytes);
             T* const in = scratch.take<T>(how.panels_of_group * in_numbers);
             T* const out = scratch.take<T>(out_numbers);
-            for (std::int64_t task = next(); task < how.groups * how.parts; task = next()) {
+            for (std::int64_t task = queue.next(); task < how.groups * how.parts; task = queue.next()) {
                 const std::int64_t first = task % how.groups * how.panels_of_group;
                 const std::int64_t count = std::min(how.panels_of_group, how.panels - first);
                 Piece pieces[max_panels];

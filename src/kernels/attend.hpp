@@ -20,6 +20,7 @@
 #include "kernels/load_rows.hpp"
 #include "kernels/mask_rows.hpp"
 #include "kernels/products.hpp"
+#include "kernels/read_ahead.hpp"
 #include "kernels/score_terms.hpp"
 #include "kernels/softmax.hpp"
 
@@ -49,7 +50,9 @@ public:
         }
         for (std::int64_t tile = first / key_tile * key_tile; tile < end; tile += key_tile) {
             const KeyTile keys = load_key_tile(tile, first, end, false);
+            look_ahead(tile + key_tile, end);
             for (std::int64_t p = 0; p < scratch.panel_count(); ++p) step(scratch.panel(p), keys, false);
+            ahead.take_rest();  // of panels that had no key in this tile
         }
         for (std::int64_t p = 0; p < scratch.panel_count(); ++p) {
             const Panel<Arch, T> panel = scratch.panel(p);
@@ -61,6 +64,7 @@ public:
 private:
     static constexpr int n = lanes_of<Arch, T>;
     static constexpr std::int64_t key_tile = TileShape<Arch, T>::key_tile;
+    static constexpr std::int64_t turns_of_step = 3;  ///< calls of ahead.take_turn() in compute()
 
     /// Keys [first, end) and their rows of K and V; rows of key j at (j - first) * stride.
     struct KeyTile {
@@ -77,6 +81,7 @@ private:
     const bool natural;  ///< scores in natural units, else in units of log2
     const AttendScratch<Arch, T> scratch;
     const AttendOutputs<Arch, T, E> outputs;
+    ReadAhead<Arch> ahead;
 
     /// Scores before the softmax are wanted.
     static bool gives_scores(const AttendBlock<T>& b) { return b.score_stage >= 0 && b.score_stage < 3; }
@@ -120,6 +125,20 @@ private:
         }
         panel.state->started = false;
         panel.state->excluded = false;
+    }
+
+    /// While the panels use a tile, the next one is fetched; after the last one, what the plan has named. One panel alone goes
+    /// through the tiles in a single stream, which the hardware's prefetchers follow.
+    void look_ahead(std::int64_t tile, std::int64_t end)
+    {
+        ahead.start(turns_of_step * scratch.panel_count());
+        if (tile < end && scratch.panel_count() > 1) {
+            const std::int64_t keys = end - tile < key_tile ? end - tile : key_tile;
+            ahead.add(rows_in_memory<E>(block.k, tile, keys, block.d_k));
+            ahead.add(rows_in_memory<E>(block.v, tile, keys, block.d_v));
+        } else if (tile >= end) {
+            for (const MemoryRows& rows : block.ahead) ahead.add(rows);
+        }
     }
 
     /// The part of the tile that begins at key `tile` and lies in [first, end).
@@ -193,6 +212,7 @@ private:
         const std::int64_t all_to = clamped(panel.state->all_to - tile.first, tile.keys);
         if (all_from > 0 || all_to < tile.keys || mask != MaskKind::open) panel.state->excluded = true;
 
+        ahead.take_turn();
         const bool plain = mask == MaskKind::open && block.softcap == T(0) && !block.has_alibi && !gives_scores(block);
         if (plain) {
             // Cut at whole register tiles, since small ones are slow.
@@ -209,10 +229,12 @@ private:
         }
         if (careful && keys.v_was_cleaned) add_non_finite(panel, tile);
 
+        ahead.take_turn();
         const SoftmaxState<T> state{scratch.maximum_before, panel.maximum, panel.sum, scratch.correction};
         if (natural) softmax_natural<Arch, T>(tile.s, tile.keys, panel.vectors, state);
         else softmax<Arch, T>(tile.s, tile.keys, panel.vectors, state);
 
+        ahead.take_turn();
         const T* v = keys.v + (tile.first - keys.first) * keys.v_stride;
         const Product<T> weighted{v, 1, keys.v_stride, tile.s, panel.o, block.d_v, tile.keys, panel.vectors};
         blend<Arch, T>(weighted, panel.state->started ? scratch.correction : nullptr);

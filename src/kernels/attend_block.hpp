@@ -48,6 +48,24 @@ struct AttendMatrix {
     bool copied;
 };
 
+/// `rows` rows of `bytes` bytes each; data null: none.
+struct MemoryRows {
+    const void* data = nullptr;
+    std::ptrdiff_t stride_bytes = 0;
+    std::int64_t rows = 0;
+    std::int64_t bytes = 0;
+};
+
+/// Rows [first, first + rows) of a matrix of E's with `width` columns; none where its columns do not lie side by side.
+template <class E>
+MemoryRows rows_in_memory(const AttendMatrix& matrix, std::int64_t first, std::int64_t rows, std::int64_t width)
+{
+    constexpr std::ptrdiff_t size = sizeof(E);
+    if (matrix.column_stride != 1) return {};
+    return {static_cast<const E*>(matrix.data) + first * matrix.row_stride, matrix.row_stride * size, rows,
+            width * size};
+}
+
 /// Panels in memory, one for each panel_tokens rows of the block, the last one as narrow as its rows allow. Panel p
 /// begins at data + p * panel_stride, and this head's rows of it `first_row` rows further down.
 template <class T>
@@ -93,6 +111,8 @@ struct AttendBlock {
     bool ends_mean = false;
     T mean_factor = 1;
     int score_stage = -1;  ///< -1: no scores; else as ScoreStage
+
+    MemoryRows ahead[3];  ///< what the block that follows on this thread is thought to read first
 
     T* scratch;  ///< KernelTable::attend_scratch numbers, aligned to 64 bytes
     WorkReport* work;  ///< counts are added here

@@ -1,0 +1,71 @@
+// Memory that will be read soon, fetched into the second-level cache a few lines at a time while other work runs.
+//
+// The hardware's own prefetchers follow a stream once it has begun. Short streams, as the rows of a short sequence's
+// heads are, end before that pays, and the first tile of every block comes from far away.
+#pragma once
+
+#include "kernels/attend_block.hpp"
+
+namespace headwise::kernels {
+
+template <class Arch>
+class ReadAhead {
+public:
+    /// Forgets what has not been fetched; what is added now is fetched in `turns` turns.
+    void start(std::int64_t turns)
+    {
+        turns_ = turns;
+        count_ = 0;
+        current_ = 0;
+        offset_ = 0;
+        lines_ = 0;
+    }
+
+    void add(const MemoryRows& rows)
+    {
+        if (!rows.data || rows.rows <= 0 || count_ == max_pieces) return;
+        pieces_[count_++] = rows;
+        lines_ += rows.rows * ((rows.bytes + line - 1) / line);
+    }
+
+    void take_turn()
+    {
+        fetch(turns_ > 1 ? (lines_ + turns_ - 1) / turns_ : lines_);
+        --turns_;
+    }
+
+    void take_rest()
+    {
+        if (lines_ > 0) fetch(lines_);
+    }
+
+private:
+    static constexpr std::int64_t line =
+        64;  // every second one, left to the prefetcher of neighbours, gained half as much
+    static constexpr int max_pieces = 3;
+
+    /// Not inline: it would take registers and room from the loops around it.
+    __attribute__((noinline)) void fetch(std::int64_t lines)
+    {
+        lines_ -= lines;
+        while (lines > 0) {
+            MemoryRows& piece = pieces_[current_];
+            const char* row = static_cast<const char*>(piece.data);
+            for (; offset_ < piece.bytes && lines > 0; offset_ += line, --lines)
+                __builtin_prefetch(row + offset_, 0, 2);
+            if (offset_ < piece.bytes) return;
+            offset_ = 0;
+            piece.data = row + piece.stride_bytes;
+            if (--piece.rows == 0) ++current_;
+        }
+    }
+
+    MemoryRows pieces_[max_pieces];
+    int count_ = 0;
+    int current_ = 0;
+    std::int64_t offset_ = 0;  ///< in the row that is being fetched
+    std::int64_t lines_ = 0;   ///< not fetched yet
+    std::int64_t turns_ = 0;
+};
+
+}  // namespace headwise::kernels
