@@ -25,9 +25,9 @@ const Tensor& input_of_rank(const Case& test, const std::string& name, std::size
 
 LayerShape read_shape(const Case& test)
 {
-    const auto& W_q = input_of_rank(test, "W_q", 3).shape();
-    const auto& W_k = input_of_rank(test, "W_k", 3).shape();
-    const auto& W_v = input_of_rank(test, "W_v", 3).shape();
+    const auto W_q = input_of_rank(test, "W_q", 3).shape();
+    const auto W_k = input_of_rank(test, "W_k", 3).shape();
+    const auto W_v = input_of_rank(test, "W_v", 3).shape();
     const LayerShape shape{
         .d_model = W_q[1], .heads = W_q[0], .kv_heads = W_k[0], .d_k = W_q[2], .d_v = W_v[2], .d_model_kv = W_k[1]};
     require_shape(test.required_input("W_k"), {shape.kv_heads, shape.d_model_kv, shape.d_k}, "in.W_k");
