@@ -205,6 +205,13 @@ struct Outputs {
                log_sum_exp.intact_around();
     }
 
+    /// Nothing was written at all.
+    bool untouched() const
+    {
+        return Y.untouched() && weights.untouched() && scores.untouched() && mean_weights.untouched() &&
+               log_sum_exp.untouched();
+    }
+
     bool same_bits_as(const Outputs& other) const
     {
         return same_bits(Y.view(), other.Y.view()) && same_bits(weights.view(), other.weights.view()) &&
@@ -221,11 +228,12 @@ private:
 };
 
 template <class E>
-Outputs<E> run_kernels(const Inputs<E>& inputs)
+Outputs<E> run_kernels(const Inputs<E>& inputs, headwise::WorkReport* work = nullptr)
 {
     const Outputs<E> outputs(inputs.problem);
     auto options = inputs.options();
     outputs.give_to(options);
+    options.work = work;
     headwise::attention(inputs.Q.view(), inputs.K.view(), inputs.V.view(), outputs.Y.view(), options);
     return outputs;
 }
@@ -260,11 +268,11 @@ Outputs<compute_t<E>> run_oracle(const Inputs<E>& inputs)
 
 // Compiled once, in attention_problem.cpp.
 #define HEADWISE_FOR_EACH_ELEMENT_TYPE(DO) DO(float) DO(double) DO(headwise::bfloat16) DO(headwise::float16)
-#define HEADWISE_EXTERN_PROBLEM(E)                                            \
-    extern template struct Inputs<E>;                                         \
-    extern template struct Outputs<E>;                                        \
-    extern template Outputs<E> run_kernels(const Inputs<E>&);                 \
-    extern template Outputs<E> run_reference<compute_t<E>>(const Inputs<E>&); \
+#define HEADWISE_EXTERN_PROBLEM(E)                                                   \
+    extern template struct Inputs<E>;                                                \
+    extern template struct Outputs<E>;                                               \
+    extern template Outputs<E> run_kernels(const Inputs<E>&, headwise::WorkReport*); \
+    extern template Outputs<E> run_reference<compute_t<E>>(const Inputs<E>&);        \
     extern template Outputs<compute_t<E>> run_oracle(const Inputs<E>&);
 HEADWISE_FOR_EACH_ELEMENT_TYPE(HEADWISE_EXTERN_PROBLEM)
 #undef HEADWISE_EXTERN_PROBLEM

@@ -100,8 +100,7 @@ struct PastCall {
 
     bool untouched() const
     {
-        return outputs.Y.untouched() && outputs.weights.untouched() && outputs.scores.untouched() &&
-               outputs.mean_weights.untouched() && outputs.log_sum_exp.untouched() && present_key.untouched() &&
+        return outputs.untouched() && present_key.untouched() &&
                present_value.untouched();
     }
 };
