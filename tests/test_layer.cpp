@@ -101,6 +101,25 @@ TEST_CASE("layer: options", "[layer]")
     });
 }
 
+// 800 numbers of queries and outputs a token: some 2600 tokens are held at a time, of one item or of several.
+TEST_CASE("layer: more tokens than are held at a time", "[layer][long]")
+{
+    const LayerShape shape{.d_model = 8, .heads = 4, .d_k = 100};
+    for_each_target([&](Target target) {
+        for (const LayerProblem& p : {LayerProblem{.shape = shape, .n = 3000, .n_kv = 5},
+                                      LayerProblem{.shape = shape, .b = 5, .n = 1100, .n_kv = 9}}) {
+            INFO(headwise::name(target) << ", b " << p.b);
+            Problem o = p.attention();
+            CHECK(compare_layer<float>(p, o).failures == "");
+            o.kv_lengths = o.query_offsets = o.weights = o.mean_weights = o.log_sum_exp = true;
+            o.left_window = 1000;
+            o.mask = MaskKind::boolean;
+            o.mask_shape = {p.b, 1, p.n, p.keys()};
+            CHECK(compare_layer<float>(p, o).failures == "");
+        }
+    });
+}
+
 TEST_CASE("layer: strided tokens change no bit", "[layer]")
 {
     for_each_target([](Target target) {
