@@ -14,10 +14,10 @@ Installs the packages that are missing (with apt, as root or through sudo), buil
   --filter REGEX  only the tests whose ctest name matches
   --help          this text
 
-asan and tsan are built with clang 19; asan ends with the fuzzer, tsan runs the tests of threads only.
+asan and tsan are built with clang 19; asan ends with the fuzzers, tsan runs the tests of threads only.
 
 HEADWISE_WERROR=ON in the environment makes warnings errors; CXX chooses the compiler of a new build folder (release
-and debug). HEADWISE_FUZZ_SECONDS is how long the fuzzer runs (default: 60).
+and debug). HEADWISE_FUZZ_SECONDS is how long the fuzzers run (default: 60).
 Exit status: 0 all passed, 1 a build or a test failed, 2 wrong option or something cannot be installed.
 TEXT
 }

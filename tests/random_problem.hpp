@@ -1,4 +1,4 @@
-// Calls of attention() drawn at random, for the tests and for the fuzzer.
+// Calls of attention() drawn at random, for the tests and for the fuzzers.
 #pragma once
 
 #include "attention_problem.hpp"

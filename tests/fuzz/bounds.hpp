@@ -15,9 +15,29 @@ struct Bounds {
     double Y;
 };
 
-/// Largest sum over k of |q_k k_k|, what is not finite left out.
+/// The largest numbers that a call's results are made of, with all signs taken as positive and what is not finite left
+/// out, and how many roundings they come with.
+struct Magnitudes {
+    double product;  ///< |scale| times the sum over k of |q_k k_k|
+    double product_roundings;
+    double value;  ///< what a row of weights 1 could make of V
+    double value_roundings;
+};
+
+/// A sum of n terms is off by some sqrt(n) roundings of its largest partial sum; its terms are rounded too.
+inline double roundings_of_sum(std::int64_t n)
+{
+    return 8 + 2 * std::sqrt(static_cast<double>(n));
+}
+
+inline double scale_magnitude(const Problem& p, std::int64_t d_k)
+{
+    return std::abs(p.scale.value_or(1 / std::sqrt(static_cast<double>(d_k))));
+}
+
+/// Of attention().
 template <class E>
-double largest_product(const Inputs<E>& inputs)
+Magnitudes magnitudes(const Inputs<E>& inputs)
 {
     const Problem& p = inputs.problem;
     double largest = 0;
@@ -31,28 +51,26 @@ double largest_product(const Inputs<E>& inputs)
         }
         largest = std::max(largest, sum);
     });
-    return largest;
+    return {scale_magnitude(p, p.d_k) * largest, roundings_of_sum(p.d_k), max_magnitude(inputs.V.view()), 0};
 }
 
+/// `inputs` has the options.
 template <class E>
-Bounds bounds(const Inputs<E>& inputs)
+Bounds bounds(const Inputs<E>& inputs, const Magnitudes& largest)
 {
     const Problem& p = inputs.problem;
     const double rounding = number(std::numeric_limits<compute_t<E>>::epsilon());
     const double result_rounding = std::is_same_v<E, headwise::bfloat16>  ? 0x1p-8
                                    : std::is_same_v<E, headwise::float16> ? 0x1p-11
                                                                           : rounding;
-    // A sum of n terms is off by some sqrt(n) roundings of its largest partial sum; its terms are rounded too.
-    const auto sum_of = [](std::int64_t n) { return 8 + 2 * std::sqrt(static_cast<double>(n)); };
-    const double scale = std::abs(p.scale.value_or(1 / std::sqrt(static_cast<double>(p.d_k))));
     const double addends =
         max_magnitude(inputs.float_mask.view()) + max_magnitude(inputs.element_mask.view()) +
         (p.alibi ? p.alibi_slope * static_cast<double>(p.n_q + p.n_kv + std::abs(p.query_offset)) : 0);
     Bounds b;
-    b.score = rounding * (sum_of(p.d_k) * scale * largest_product(inputs) + 8 * (p.softcap + addends));
-    b.weight = 2 * b.score + rounding * sum_of(p.n_kv) + result_rounding;
-    b.Y = max_magnitude(inputs.V.view()) * (b.weight + result_rounding);
-    b.score += result_rounding * (scale * largest_product(inputs) + addends);
+    b.score = rounding * (largest.product_roundings * largest.product + 8 * (p.softcap + addends));
+    b.weight = 2 * b.score + rounding * roundings_of_sum(p.n_kv) + result_rounding;
+    b.Y = largest.value * (b.weight + result_rounding + rounding * largest.value_roundings);
+    b.score += result_rounding * (largest.product + addends);
     return b;
 }
 

@@ -1,4 +1,4 @@
-// A call of attention() with one bad argument, which must be refused before anything is written.
+// Calls with one bad argument, which must be refused before anything is written.
 #pragma once
 
 #include "attention_problem.hpp"
@@ -8,98 +8,120 @@
 
 namespace tensors {
 
-/// The arguments of a valid call, to be spoilt.
+/// A way to make one argument of a valid Call wrong.
+template <class Call>
+struct SpoilWay {
+    const char* what;
+    void (*spoil)(Call&, std::size_t dimension);  ///< dimension is 0 to 3
+    bool needs_data = false;                      ///< wrong where there is something to compute only
+};
+
+/// The options of a valid call, to be spoilt.
 template <class E>
-struct Call {
+struct OptionsToSpoil {
     const Inputs<E>& inputs;
-    Outputs<E> outputs;
-    headwise::TensorView<const E, 4> Q, K, V;
-    headwise::TensorView<E, 4> Y;
+    const Outputs<E>& outputs;
     AttentionOptions<E> options;
     Tensor<std::int64_t, 1> too_long;
 
-    explicit Call(const Inputs<E>& given)
-        : inputs(given),
-          outputs(given.problem),
-          Q(given.Q.input()),
-          K(given.K.input()),
-          V(given.V.input()),
-          Y(outputs.Y.view()),
-          options(given.options()),
-          too_long({given.problem.b})
+    OptionsToSpoil(const Inputs<E>& inputs_, const Outputs<E>& outputs_)
+        : inputs(inputs_), outputs(outputs_), options(inputs.options()), too_long({inputs.problem.b})
     {
         outputs.give_to(options);
-        fill(too_long, [&](auto) { return given.problem.n_kv + 1; });
+        fill(too_long, [&](auto) { return inputs.problem.n_kv + 1; });
     }
 
-    /// Throws std::invalid_argument and writes nothing.
-    bool is_refused() const
+    std::array<std::int64_t, 4> pairs() const
     {
-        try {
-            headwise::attention(Q, K, V, Y, options);
-            return false;
-        } catch (const std::invalid_argument&) {
-            return outputs.Y.untouched() && outputs.weights.untouched() && outputs.scores.untouched() &&
-                   outputs.mean_weights.untouched() && outputs.log_sum_exp.untouched();
-        }
+        const Problem& p = inputs.problem;
+        return {p.b, p.h, p.n_q, p.n_kv};
     }
 };
 
-/// Makes one argument wrong, whatever the others are, and tells which.
+/// The ways to spoil any call's options.
 template <class E>
-const char* spoil(Call<E>& call, ByteSource& source)
+std::vector<SpoilWay<OptionsToSpoil<E>>> ways_to_spoil_options()
 {
-    struct Way {
-        const char* what;
-        void (*spoil)(Call<E>&, std::size_t dimension);
-    };
-    using C = Call<E>&;
+    using O = OptionsToSpoil<E>&;
     using R = std::size_t;
-    constexpr auto lowest = std::numeric_limits<std::int64_t>::min();
     static constexpr double infinity = std::numeric_limits<double>::infinity();
-    static constexpr Way ways[] = {
-        {"Q of negative extent", [](C c, R r) { c.Q.shape[r] = -1; }},
-        {"K of negative extent", [](C c, R r) { c.K.shape[r] = lowest; }},
-        {"V of more heads or items", [](C c, R r) { ++c.V.shape[r % 3]; }},
-        {"Y longer", [](C c, R r) { ++c.Y.shape[r]; }},
-        {"Q without heads", [](C c, R) { c.Q.shape[1] = c.Y.shape[1] = 0; }},
-        {"K and V of more heads than Q", [](C c, R) { c.K.shape[1] = c.V.shape[1] = c.Q.shape[1] + 1; }},
-        {"softcap negative", [](C c, R) { c.options.softcap = -1; }},
-        {"softcap NaN", [](C c, R) { c.options.softcap = infinity - infinity; }},
-        {"scale infinite", [](C c, R) { c.options.scale = -infinity; }},
-        {"left window", [](C c, R) { c.options.left_window = -2; }},
-        {"right window", [](C c, R) { c.options.right_window = lowest; }},
-        {"score stage", [](C c, R) { c.options.score_stage = static_cast<headwise::ScoreStage>(4); }},
+    return {
+        {"softcap negative", [](O o, R) { o.options.softcap = -1; }},
+        {"softcap NaN", [](O o, R) { o.options.softcap = infinity - infinity; }},
+        {"scale infinite", [](O o, R) { o.options.scale = -infinity; }},
+        {"left window", [](O o, R) { o.options.left_window = -2; }},
+        {"right window", [](O o, R) { o.options.right_window = std::numeric_limits<std::int64_t>::min(); }},
+        {"score stage", [](O o, R) { o.options.score_stage = static_cast<headwise::ScoreStage>(4); }},
+        {"both query_offset and query_offsets",
+         [](O o, R) { o.options.query_offset = 1, o.options.query_offsets = o.inputs.query_offsets.input(); }},
+        {"query_offsets of the wrong length",
+         [](O o, R) { o.options.query_offsets = {o.inputs.query_offsets.input().data, {o.pairs()[0] + 1}}; }},
+        {"kv_lengths too long", [](O o, R) { o.options.kv_lengths = o.too_long.input(); }, true},
         {"mask that does not broadcast",
-         [](C c, R r) {
+         [](O o, R r) {
              std::array<std::int64_t, 4> shape{1, 1, 1, 1};
-             shape[r] = std::array{c.Q.shape[0], c.Q.shape[1], c.Q.shape[2], c.K.shape[2]}[r] + 2;
-             c.options.mask = headwise::TensorView<const bool, 4>(nullptr, shape);
+             shape[r] = o.pairs()[r] + 2;
+             o.options.mask = headwise::TensorView<const bool, 4>(o.inputs.boolean_mask.input().data, shape);
          }},
         {"sinks of the wrong length",
-         [](C c, R) { c.options.sinks = {c.inputs.sinks.view().data, {c.Q.shape[1] + 1}}; }},
+         [](O o, R) { o.options.sinks = {o.inputs.sinks.input().data, {o.pairs()[1] + 1}}; }},
+        {"alibi of the wrong length",
+         [](O o, R) { o.options.alibi = {o.inputs.alibi.input().data, {o.pairs()[1] + 1}}; }},
+        {"weights of the wrong shape",
+         [](O o, R r) {
+             o.options.weights = {o.outputs.weights.view().data, o.pairs()};
+             ++o.options.weights.shape[r];
+         }},
+        {"scores of the wrong shape",
+         [](O o, R r) {
+             o.options.scores = {o.outputs.scores.view().data, o.pairs()};
+             ++o.options.scores.shape[r];
+         }},
+        {"mean_weights of the wrong shape",
+         [](O o, R r) {
+             o.options.mean_weights = {o.outputs.mean_weights.view().data, {o.pairs()[0], o.pairs()[2], o.pairs()[3]}};
+             ++o.options.mean_weights.shape[r % 3];
+         }},
         {"log_sum_exp of the wrong shape",
-         [](C c, R r) {
-             c.options.log_sum_exp = {nullptr, {c.Q.shape[0], c.Q.shape[1], c.Q.shape[2]}};
-             ++c.options.log_sum_exp.shape[r % 3];
+         [](O o, R r) {
+             o.options.log_sum_exp = {o.outputs.log_sum_exp.view().data, {o.pairs()[0], o.pairs()[1], o.pairs()[2]}};
+             ++o.options.log_sum_exp.shape[r % 3];
          }},
     };
-    // These are wrong where there is something to compute only.
-    static constexpr Way ways_with_data[] = {
-        {"Q null", [](C c, R) { c.Q.data = nullptr; }},
-        {"Y null", [](C c, R) { c.Y.data = nullptr; }},
-        {"Q of lowest stride", [](C c, R r) { c.Q.strides[r] = lowest; }},
-        {"Y on Q", [](C c, R) { c.Y.data = const_cast<E*>(c.Q.data); }},
-        {"weights on Y",
-         [](C c, R) { c.options.weights = {c.Y.data, {c.Q.shape[0], c.Q.shape[1], c.Q.shape[2], c.K.shape[2]}}; }},
-        {"kv_lengths too long", [](C c, R) { c.options.kv_lengths = c.too_long.input(); }},
-    };
-    const bool with_data = source.chance(0.3) && call.Y.size() > 0 && call.K.size() > 0;
+}
+
+/// Makes one argument of `call` wrong, whatever the others are, in one of `ways` or of those for its options; tells
+/// which it was.
+template <class E, class Call>
+const char* spoil(Call& call, const std::vector<SpoilWay<Call>>& ways, ByteSource& source)
+{
+    static const auto ways_of_options = ways_to_spoil_options<E>();
     const auto dimension = static_cast<std::size_t>(source.below(4));
-    const std::int64_t count = with_data ? std::size(ways_with_data) : std::size(ways);
-    const Way& way = (with_data ? ways_with_data : ways)[source.below(count)];
-    way.spoil(call, dimension);
-    return way.what;
+    const auto count = static_cast<std::int64_t>(ways.size() + ways_of_options.size());
+    const auto spoilt = [&](auto& part, const auto& way) -> const char* {
+        if (way.needs_data && !call.has_data()) return nullptr;
+        way.spoil(part, dimension);
+        return way.what;
+    };
+    for (;;) {
+        const auto i = static_cast<std::size_t>(source.below(count));
+        const char* const what = i < ways.size()
+                                     ? spoilt(call, ways[i])
+                                     : spoilt(static_cast<OptionsToSpoil<E>&>(call), ways_of_options[i - ways.size()]);
+        if (what != nullptr) return what;
+    }
+}
+
+/// run() throws std::invalid_argument.
+template <class Run>
+bool is_refused(const Run& run)
+{
+    try {
+        run();
+        return false;
+    } catch (const std::invalid_argument&) {
+        return true;
+    }
 }
 
 }  // namespace tensors
