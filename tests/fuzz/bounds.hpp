@@ -70,7 +70,7 @@ Bounds bounds(const Inputs<E>& inputs, const Magnitudes& largest)
     b.score = rounding * (largest.product_roundings * largest.product + 8 * (p.softcap + addends));
     b.weight = 2 * b.score + rounding * roundings_of_sum(p.n_kv) + result_rounding;
     b.Y = largest.value * (b.weight + result_rounding + rounding * largest.value_roundings);
-    b.score += result_rounding * (largest.product + addends);
+    b.score += result_rounding * (largest.product + p.softcap + addends);  // an infinite product is the soft cap
     return b;
 }
 
