@@ -9,7 +9,8 @@ source "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 [[ ${1:-} != --help ]] || { sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0; }
 [[ $# -eq 0 ]] || die "takes no arguments"
 
-packages=(libtbb-dev libtbb12 libtbbmalloc2 libtbbbind-2-5 libxsimd-dev 'libcatch2-dev|catch2' nlohmann-json3-dev)
+packages=(libtbb-dev libtbb12 libtbbmalloc2 libtbbbind-2-5 libxsimd-dev 'libcatch2-dev|catch2' nlohmann-json3-dev
+    libcli11-dev)
 sysroot=$repo_root/build/arm64-sysroot
 work=$repo_root/build/arm64-packages
 
