@@ -203,7 +203,7 @@ TEST_CASE("memory: scratch is told and given back", "[memory]")
     });
 }
 
-TEST_CASE("memory: a forward over 8192 tokens needs less than 16 MiB a thread beyond K and V", "[memory]")
+TEST_CASE("memory: a forward over 8192 tokens needs less than 16 MiB a thread beyond K and V", "[memory][long]")
 {
     constexpr std::int64_t n = 8192, d_model = 512, limit = 16 << 20;
     constexpr std::int64_t K_and_V = 2 * n * d_model * static_cast<std::int64_t>(sizeof(float));
