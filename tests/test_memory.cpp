@@ -8,10 +8,10 @@
 #include <atomic>
 #include <cstdlib>
 
-#include <headwise/kv_cache.hpp>
-#include <headwise/scratch.hpp>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
+#include <headwise/kv_cache.hpp>
+#include <headwise/scratch.hpp>
 
 namespace {
 
@@ -49,10 +49,22 @@ void* operator new(std::size_t bytes, std::align_val_t alignment)
     const auto unit = static_cast<std::size_t>(alignment);
     return counted(std::aligned_alloc(unit, (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit));
 }
-void operator delete(void* memory) noexcept { release(memory); }
-void operator delete(void* memory, std::size_t) noexcept { release(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory) noexcept
+{
+    release(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept
+{
+    release(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept
+{
+    release(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept
+{
+    release(memory);
+}
 
 using namespace tensors;
 using headwise::MultiHeadAttention;
@@ -89,9 +101,22 @@ bool becomes_silent(const Run& run)
 
 /// One call of each kind, every option that needs scratch among them.
 struct WarmCalls {
-    Problem problem{.b = 2, .h = 4, .h_kv = 2, .n_q = 70, .n_kv = 130, .d_k = 24, .d_v = 20, .causal = true,
-                    .query_offset = 60, .mask = MaskKind::float32, .mask_shape = {1, 4, 70, 130}, .alibi = true,
-                    .weights = true, .mean_weights = true, .scores = true, .log_sum_exp = true};
+    Problem problem{.b = 2,
+                    .h = 4,
+                    .h_kv = 2,
+                    .n_q = 70,
+                    .n_kv = 130,
+                    .d_k = 24,
+                    .d_v = 20,
+                    .causal = true,
+                    .query_offset = 60,
+                    .mask = MaskKind::float32,
+                    .mask_shape = {1, 4, 70, 130},
+                    .alibi = true,
+                    .weights = true,
+                    .mean_weights = true,
+                    .scores = true,
+                    .log_sum_exp = true};
     Inputs<float> inputs{problem};
     Outputs<float> outputs{problem};
     headwise::AttentionOptions<float> options = inputs.options();
