@@ -52,6 +52,7 @@ private:
     AttendBlock<T> block_of(const Queries& queries, const AttendCut& cut) const;
     void run_task(const Queries& queries, const AttendCut& cut, const AttendPlace& place, AttendBlock<T>& block,
                   AttendRow<T>* rows) const;
+    double bytes_read(const QueryRange& range) const;
     void look_ahead(const Queries& queries, const AttendCut& cut, const AttendPlace& place, std::int64_t next_task,
                     AttendBlock<T>& block) const;
     void describe_rows(const Queries& queries, const AttendCut& cut, const AttendPlace& place, std::int64_t first_head,

@@ -34,7 +34,8 @@ public:
           natural(b.softcap != T(0) || b.has_alibi || gives_scores(b) ||
                   (b.has_mask && b.mask_type != ElementType::boolean)),
           scratch(b, b.scratch),
-          outputs(b, scratch, natural)
+          outputs(b, scratch, natural),
+          fetches_tiles(worth_fetching(b))
     {
     }
 
@@ -64,6 +65,8 @@ public:
 private:
     static constexpr int n = lanes_of<Arch, T>;
     static constexpr std::int64_t key_tile = TileShape<Arch, T>::key_tile;
+    static constexpr std::int64_t near_bytes = 128 << 10;
+    static constexpr std::int64_t max_tile_bytes = 192 << 10;
     static constexpr std::int64_t turns_of_step = 3;  ///< calls of ahead.take_turn() in compute()
 
     /// Keys [first, end) and their rows of K and V; rows of key j at (j - first) * stride.
@@ -81,6 +84,7 @@ private:
     const bool natural;  ///< scores in natural units, else in units of log2
     const AttendScratch<Arch, T> scratch;
     const AttendOutputs<Arch, T, E> outputs;
+    const bool fetches_tiles;
     ReadAhead<Arch> ahead;
 
     /// Scores before the softmax are wanted.
@@ -127,18 +131,26 @@ private:
         panel.state->excluded = false;
     }
 
-    /// While the panels use a tile, the next one is fetched; after the last one, what the plan has named. One panel alone goes
-    /// through the tiles in a single stream, which the hardware's prefetchers follow.
+    /// While the panels use a tile, the next one is fetched; during the last one, what the plan has named.
     void look_ahead(std::int64_t tile, std::int64_t end)
     {
         ahead.start(turns_of_step * scratch.panel_count());
-        if (tile < end && scratch.panel_count() > 1) {
+        if (tile < end && fetches_tiles) {
             const std::int64_t keys = end - tile < key_tile ? end - tile : key_tile;
             ahead.add(rows_in_memory<E>(block.k, tile, keys, block.d_k));
             ahead.add(rows_in_memory<E>(block.v, tile, keys, block.d_v));
         } else if (tile >= end) {
             for (const MemoryRows& rows : block.ahead) ahead.add(rows);
         }
+    }
+
+    /// Whether fetching tiles pays: not for one panel, which goes through them in a single stream that the hardware's
+    /// prefetchers follow; not where K and V stay in the second-level cache, nor where it has no room for two tiles.
+    static bool worth_fetching(const AttendBlock<T>& b)
+    {
+        const std::int64_t bytes_of_key = (b.d_k + b.d_v) * std::int64_t{sizeof(E)};
+        return b.row_count > TileShape<Arch, T>::panel_tokens && b.n_kv * bytes_of_key > near_bytes &&
+               key_tile * bytes_of_key <= max_tile_bytes;
     }
 
     /// The part of the tile that begins at key `tile` and lies in [first, end).
@@ -284,14 +296,23 @@ private:
     bool finite(const Panel<Arch, T>& panel) const
     {
         if (!panel.state->started) return true;
+        using V = Vec<Arch, T>;
+        constexpr int chains = 4;  // side by side, to hide the latency of the additions
         for (int lane = 0; lane < panel.width(); lane += n) {
-            auto differences = set<Arch, T>(T(0));  // of each number from itself: 0, or NaN
-            for (std::int64_t c = 0; c < block.d_v; ++c) {
-                const auto x = load<Arch, T>(panel.o + c * panel.width() + lane);
-                differences = differences + (x - x);
+            V differences[chains];  // of each number from itself: 0, or NaN
+            for (V& difference : differences) difference = set<Arch, T>(T(0));
+            const auto add = [&](int i, std::int64_t c) {
+                const V x = load<Arch, T>(panel.o + c * panel.width() + lane);
+                differences[i] = differences[i] + (x - x);
+            };
+            std::int64_t c = 0;
+            for (; c + chains <= block.d_v; c += chains) {
+                HEADWISE_UNROLL
+                for (int i = 0; i < chains; ++i) add(i, c + i);
             }
+            for (; c < block.d_v; ++c) add(0, c);
             alignas(64) T sums[n];
-            write(sums, differences);
+            write(sums, (differences[0] + differences[1]) + (differences[2] + differences[3]));
             for (int i = 0; i < n && lane + i < panel.row_count; ++i)
                 if (sums[i] != T(0)) return false;
         }

@@ -15,6 +15,7 @@ public:
     void start(std::int64_t turns)
     {
         turns_ = turns;
+        share_ = 0;
         count_ = 0;
         current_ = 0;
         offset_ = 0;
@@ -26,12 +27,12 @@ public:
         if (!rows.data || rows.rows <= 0 || count_ == max_pieces) return;
         pieces_[count_++] = rows;
         lines_ += rows.rows * ((rows.bytes + line - 1) / line);
+        share_ = (lines_ + turns_ - 1) / turns_;
     }
 
     void take_turn()
     {
-        fetch(turns_ > 1 ? (lines_ + turns_ - 1) / turns_ : lines_);
-        --turns_;
+        if (lines_ > 0) fetch(lines_ < share_ ? lines_ : share_);
     }
 
     void take_rest()
@@ -65,7 +66,8 @@ private:
     int current_ = 0;
     std::int64_t offset_ = 0;  ///< in the row that is being fetched
     std::int64_t lines_ = 0;   ///< not fetched yet
-    std::int64_t turns_ = 0;
+    std::int64_t turns_ = 1;
+    std::int64_t share_ = 0;  ///< lines of a turn
 };
 
 }  // namespace headwise::kernels
