@@ -56,6 +56,7 @@ public:
     struct Limits {
         std::int64_t panel_tokens;
         std::int64_t panel_bytes;  ///< queries and outputs of a panel
+        std::int64_t tile_bytes;  ///< of K and V
         bool one_head_units;
         bool units_in_turn;  ///< one task runs all units of its rows
         bool one_panel_blocks;

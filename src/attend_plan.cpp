@@ -96,7 +96,9 @@ AttendCut::Limits AttendPlan<E>::limits(const Queries& queries) const
 {
     AttendCut::Limits limits;
     limits.panel_tokens = kernels_.panel_tokens();
-    limits.panel_bytes = (sizes_.d_k + sizes_.d_v) * limits.panel_tokens * static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t bytes_of_token = (sizes_.d_k + sizes_.d_v) * static_cast<std::int64_t>(sizeof(T));
+    limits.panel_bytes = bytes_of_token * limits.panel_tokens;
+    limits.tile_bytes = bytes_of_token * kernels_.key_tile;
     limits.units_in_turn = options_.mean_weights.given();  // the mean over heads is summed in order
     limits.one_head_units = limits.units_in_turn || queries.panels;
     limits.one_panel_blocks = keeps_weights(options_);  // a row's weights are kept until its maximum is known
