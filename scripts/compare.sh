@@ -63,4 +63,5 @@ for name, run in zip(("old", "new"), runs):
 PYTHON
 color=()
 [[ -t 1 ]] || color=(--no-color)
-/usr/bin/python3 -B "$compare" "${color[@]}" "${display[@]}" benchmarks "$work/old.json" "$work/new.json" || exit 1
+cd -- "$work"  # compare.py prints the names of its files
+/usr/bin/python3 -B "$compare" "${color[@]}" "${display[@]}" benchmarks old.json new.json || exit 1
