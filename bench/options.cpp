@@ -1,5 +1,5 @@
 // What each option costs: one thread, fp32, h 8, d_k 64. Every call is timed beside the plain one, and the median ratio
-// is printed with the goal that it has.
+// is printed with the goal that it has. Then how the plain call grows with n, one head: as n * n if the ratio is 1.
 #include <oneapi/tbb/global_control.h>
 #include <CLI/CLI.hpp>
 #include <headwise/headwise.hpp>
@@ -30,29 +30,61 @@ std::vector<float> random_numbers(std::int64_t count, unsigned seed)
     return numbers;
 }
 
-/// Tensors for n tokens, and what options point to.
+/// Tensors of h heads for n tokens.
 struct Problem {
-    explicit Problem(std::int64_t n_)
+    explicit Problem(std::int64_t n_, std::int64_t h_ = heads)
         : n(n_),
-          q(random_numbers(heads * n * width, 1)),
-          k(random_numbers(heads * n * width, 2)),
-          v(random_numbers(heads * n * width, 3)),
+          h(h_),
+          q(random_numbers(h * n * width, 1)),
+          k(random_numbers(h * n * width, 2)),
+          v(random_numbers(h * n * width, 3)),
           y(q.size())
     {
     }
 
     TensorView<const float, 4> input(const std::vector<float>& numbers) const
     {
-        return {numbers.data(), {1, heads, n, width}};
+        return {numbers.data(), {1, h, n, width}};
     }
 
     void run(const AttentionOptions<float>& options)
     {
-        headwise::attention(input(q), input(k), input(v), {y.data(), {1, heads, n, width}}, options);
+        headwise::attention(input(q), input(k), input(v), {y.data(), {1, h, n, width}}, options);
     }
 
     std::int64_t n;
+    std::int64_t h;
     std::vector<float> q, k, v, y;
+};
+
+/// A layer of d_model = heads * width, its tokens, and room for its weights.
+struct Layer {
+    explicit Layer(std::int64_t n_)
+        : n(n_),
+          matrix(random_numbers(d_model * d_model, 5)),
+          x(random_numbers(n * d_model, 6)),
+          y(x.size()),
+          weights(static_cast<std::size_t>(heads * n * n)),
+          layer({.d_model = d_model, .heads = heads}, layer_weights())
+    {
+    }
+
+    headwise::LayerWeights<float> layer_weights()
+    {
+        for (float& number : matrix) number *= 0.05f;  // so that scores are about 1
+        const TensorView<const float, 3> W(matrix.data(), {heads, d_model, width});
+        return {.W_q = W, .W_k = W, .W_v = W, .W_o = {matrix.data(), {d_model, d_model}}};
+    }
+
+    void run(const AttentionOptions<float>& options)
+    {
+        layer.forward({x.data(), {1, n, d_model}}, {y.data(), {1, n, d_model}}, options);
+    }
+
+    static constexpr std::int64_t d_model = heads * width;
+    std::int64_t n;
+    std::vector<float> matrix, x, y, weights;
+    headwise::MultiHeadAttention layer;
 };
 
 /// A call to time beside `base`, an earlier row (empty: it is a base itself). The ratio of their times is divided by
@@ -110,6 +142,8 @@ int main(int argc, char** argv)
     CLI11_PARSE(app, argc, argv);
     const oneapi::tbb::global_control one_thread(oneapi::tbb::global_control::max_allowed_parallelism, 1);
 
+    Layer layer(1024);
+    const TensorView<float, 4> layer_weights(layer.weights.data(), {1, heads, layer.n, layer.n});
     Problem small(1024), middle(4096), large(8192);
     const std::int64_t n = small.n;
     std::vector<std::uint8_t> boolean_numbers(static_cast<std::size_t>(n * n));
@@ -126,19 +160,33 @@ int main(int argc, char** argv)
 
     constexpr std::int64_t window = 128;
     const double window_share = static_cast<double>(window) / static_cast<double>(large.n);
-    const std::vector<Row> rows{
+    std::vector<Row> rows{
         {"plain_1024", "", 1, 0, [&] { small.run({}); }},
         {"boolean_mask", "plain_1024", 1, 1.2, [&] { small.run({.mask = boolean}); }},
         {"additive_mask", "plain_1024", 1, 1.2, [&] { small.run({.mask = bias}); }},
         {"softcap", "plain_1024", 1, 1.25, [&] { small.run({.softcap = 30}); }},
         {"alibi", "plain_1024", 1, 1.2, [&] { small.run({.alibi = alibi}); }},
         {"weights", "plain_1024", 1, 1.6, [&] { small.run({.weights = A}); }},
+        {"layer_1024", "", 1, 0, [&] { layer.run({}); }},
+        {"layer_weights", "layer_1024", 1, 1.25, [&] { layer.run({.weights = layer_weights}); }},
         {"plain_4096", "", 1, 0, [&] { middle.run({}); }},
         {"causal_4096", "plain_4096", 1, 0.56, [&] { middle.run({.causal = true}); }},
         {"plain_8192", "", 1, 0, [&] { large.run({}); }},
         {"window_128_8192", "plain_8192", window_share, 1.6,
          [&] { large.run({.causal = true, .left_window = window - 1}); }},
     };
+    // A call of n tokens beside as many calls of 1024 as have its work.
+    Problem unit(1024, 1);
+    std::vector<Problem> grown;
+    for (const std::int64_t tokens : {2048, 4096, 8192, 16384}) grown.emplace_back(tokens, 1);
+    for (Problem& problem : grown) {
+        const std::int64_t calls = problem.n / unit.n * (problem.n / unit.n);
+        const std::string base = std::to_string(calls) + " of 1024";
+        rows.push_back({base, "", 1, 0, [&unit, calls] {
+                            for (std::int64_t i = 0; i < calls; ++i) unit.run({});
+                        }});
+        rows.push_back({"growth_" + std::to_string(problem.n), base, 1, 1.1, [&problem] { problem.run({}); }});
+    }
     std::printf("%-26s %10s  %-20s %8s %8s\n", "call", "ms", "compared with", "ratio", "goal");
     for (const Row& row : rows) {
         if (row.base.empty() || row.name.find(filter) == std::string::npos) continue;
