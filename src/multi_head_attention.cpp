@@ -107,7 +107,12 @@ struct Forward {
         const std::int64_t y_panel = sizes.heads * sizes.d_v * kernels.panel_tokens();
         T* const concatenated = q + range.items * panels_of_item * q_panel;
         project.to_panels(W_q, X, range, q);
-        attend.run({q, panels_of_item * q_panel, q_panel, concatenated, panels_of_item * y_panel, y_panel,
+        attend.run({q,
+                    panels_of_item * q_panel,
+                    q_panel,
+                    concatenated,
+                    panels_of_item * y_panel,
+                    y_panel,
                     {range.first_item, range.items, range.first_token, range.tokens}});
         project.from_panels(W_o, concatenated, range, Y);
     }

@@ -56,12 +56,13 @@ struct MemoryRows {
     std::int64_t bytes = 0;
 };
 
-/// Rows [first, first + rows) of a matrix of E's with `width` columns; none where its columns do not lie side by side.
+/// Rows [first, first + rows) of a matrix of E's with `width` columns; none where it has no data or its columns do not lie
+/// side by side.
 template <class E>
 MemoryRows rows_in_memory(const AttendMatrix& matrix, std::int64_t first, std::int64_t rows, std::int64_t width)
 {
     constexpr std::ptrdiff_t size = sizeof(E);
-    if (matrix.column_stride != 1) return {};
+    if (!matrix.data || matrix.column_stride != 1) return {};
     return {static_cast<const E*>(matrix.data) + first * matrix.row_stride, matrix.row_stride * size, rows,
             width * size};
 }
@@ -86,24 +87,24 @@ struct AttendBlock {
     AttendMatrix k;  ///< n_kv x d_k
     AttendMatrix v;  ///< n_kv x d_v
 
-    std::ptrdiff_t q_stride = 1;        ///< of the elements of a row of Q; likewise below
+    std::ptrdiff_t q_stride = 1;  ///< of the elements of a row of Q; likewise below
     std::ptrdiff_t y_stride = 1;
     std::ptrdiff_t weights_stride = 1;
     std::ptrdiff_t mean_weights_stride = 1;
     std::ptrdiff_t scores_stride = 1;
     std::ptrdiff_t mask_stride = 1;
-    std::int64_t mask_keys = 0;         ///< keys that the mask covers; end_key is never above it
-    AttendPanels<const T> q_panels;     ///< instead of AttendRow::q: not yet scaled
-    AttendPanels<T> y_panels;           ///< instead of AttendRow::y
+    std::int64_t mask_keys = 0;  ///< keys that the mask covers; end_key is never above it
+    AttendPanels<const T> q_panels;  ///< instead of AttendRow::q: not yet scaled
+    AttendPanels<T> y_panels;  ///< instead of AttendRow::y
 
     T scale;
-    T softcap = 0;                      ///< 0: none
+    T softcap = 0;  ///< 0: none
     bool has_mask = false;
     ElementType mask_type = ElementType::boolean;
     bool has_alibi = false;
     bool has_sinks = false;
     bool gives_log_sum_exp = false;
-    bool keeps_weights = false;         ///< some output needs the weights of a whole row; one panel of rows then
+    bool keeps_weights = false;  ///< some output needs the weights of a whole row; one panel of rows then
     // The mean over heads: blocks that differ in the head alone follow one another with the same scratch memory, in which
     // the mean is summed; the last one hands it out.
     bool has_mean = false;
