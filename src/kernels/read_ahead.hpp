@@ -41,8 +41,7 @@ public:
     }
 
 private:
-    static constexpr std::int64_t line =
-        64;  // every second one, left to the prefetcher of neighbours, gained half as much
+    static constexpr std::int64_t line = 64;
     static constexpr int max_pieces = 3;
 
     /// Not inline: it would take registers and room from the loops around it.
