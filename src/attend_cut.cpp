@@ -22,8 +22,8 @@ constexpr std::int64_t max_bytes_with_tile = 448 << 10;
 /// Blocks that each thread should have at least, so that one which is held up does not hold up the others for long.
 constexpr std::int64_t least_blocks_of_thread = 4;
 
-/// How many panels make a block: as many as may be, since they share the tiles of K and V, while every thread has its
-/// blocks and the threads come out even: that may cost more than the last one or two in a hundred of the time.
+/// How many panels make a block. They share the tiles of K and V, so as many as may be: up to `most`, with enough blocks
+/// for each thread. Fewer are taken where the threads then come out even enough to end 2 % earlier.
 std::int64_t panels_of_block(std::int64_t units, std::int64_t panels_of_unit, std::int64_t most)
 {
     const std::int64_t threads = thread_count();
