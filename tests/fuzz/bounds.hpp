@@ -16,12 +16,15 @@ struct Bounds {
 };
 
 /// The largest numbers that a call's results are made of, with all signs taken as positive and what is not finite left
-/// out, and how many roundings they come with.
+/// out; how many roundings they come with; and how large the smallest normal number can have become in them: below it,
+/// roundings are as large as they are there.
 struct Magnitudes {
     double product;  ///< |scale| times the sum over k of |q_k k_k|
     double product_roundings;
+    double product_gain;
     double value;  ///< what a row of weights 1 could make of V
     double value_roundings;
+    double value_gain;
 };
 
 /// A sum of n terms is off by some sqrt(n) roundings of its largest partial sum; its terms are rounded too.
@@ -33,6 +36,12 @@ inline double roundings_of_sum(std::int64_t n)
 inline double scale_magnitude(const Problem& p, std::int64_t d_k)
 {
     return std::abs(p.scale.value_or(1 / std::sqrt(static_cast<double>(d_k))));
+}
+
+/// What the smallest normal number in q or k, which are at most `largest`, can make of a product.
+inline double product_gain(const Problem& p, std::int64_t d_k, double largest)
+{
+    return (1 + scale_magnitude(p, d_k)) * (1 + static_cast<double>(d_k) * largest);
 }
 
 /// Of attention().
@@ -51,7 +60,13 @@ Magnitudes magnitudes(const Inputs<E>& inputs)
         }
         largest = std::max(largest, sum);
     });
-    return {scale_magnitude(p, p.d_k) * largest, roundings_of_sum(p.d_k), max_magnitude(inputs.V.view()), 0};
+    const double q_or_k = std::max(max_magnitude(inputs.Q.view()), max_magnitude(inputs.K.view()));
+    return {.product = scale_magnitude(p, p.d_k) * largest,
+            .product_roundings = roundings_of_sum(p.d_k),
+            .product_gain = product_gain(p, p.d_k, q_or_k),
+            .value = max_magnitude(inputs.V.view()),
+            .value_roundings = 0,
+            .value_gain = 1};
 }
 
 /// `inputs` has the options.
@@ -59,18 +74,23 @@ template <class E>
 Bounds bounds(const Inputs<E>& inputs, const Magnitudes& largest)
 {
     const Problem& p = inputs.problem;
-    const double rounding = number(std::numeric_limits<compute_t<E>>::epsilon());
+    using Computed = std::numeric_limits<compute_t<E>>;
+    const double rounding = number(Computed::epsilon());
     const double result_rounding = std::is_same_v<E, headwise::bfloat16>  ? 0x1p-8
                                    : std::is_same_v<E, headwise::float16> ? 0x1p-11
                                                                           : rounding;
+    const double smallest_result = std::is_same_v<E, headwise::float16> ? 0x1p-14 : number(Computed::min());
+    const double product = std::max(largest.product, number(Computed::min()) * largest.product_gain);
+    const double value = std::max(largest.value, number(Computed::min()) * largest.value_gain);
     const double addends =
         max_magnitude(inputs.float_mask.view()) + max_magnitude(inputs.element_mask.view()) +
         (p.alibi ? p.alibi_slope * static_cast<double>(p.n_q + p.n_kv + std::abs(p.query_offset)) : 0);
     Bounds b;
-    b.score = rounding * (largest.product_roundings * largest.product + 8 * (p.softcap + addends));
+    b.score = rounding * (largest.product_roundings * product + 8 * (p.softcap + addends));
     b.weight = 2 * b.score + rounding * roundings_of_sum(p.n_kv) + result_rounding;
-    b.Y = largest.value * (b.weight + result_rounding + rounding * largest.value_roundings);
-    b.score += result_rounding * (largest.product + p.softcap + addends);  // an infinite product is the soft cap
+    b.Y = value * (b.weight + rounding * largest.value_roundings) + result_rounding * std::max(value, smallest_result);
+    // An infinite product is the soft cap.
+    b.score += result_rounding * std::max(product + p.softcap + addends, smallest_result);
     return b;
 }
 

@@ -55,9 +55,17 @@ Magnitudes magnitudes(const LayerShape& given, const headwise::LayerWeights<T>& 
         largest_column = std::max(largest_column, sum);
     }
     const double projections = roundings_of_sum(shape.d_model) + roundings_of_sum(shape.d_model_kv);
-    return {max_magnitude(products.view()), roundings_of_sum(shape.d_k) + projections,
-            largest_v * largest_column + max_magnitude(weights.b_o),
-            projections + roundings_of_sum(shape.heads * shape.d_v)};
+    const double q_or_k =
+        std::max(static_cast<double>(shape.d_model) * max_magnitude(X.view()) * max_magnitude(W_q.view()) +
+                     max_magnitude(b_q.view()),
+                 static_cast<double>(shape.d_model_kv) * max_magnitude(X_kv.view()) * max_magnitude(W_k.view()) +
+                     max_magnitude(b_k.view()));
+    return {.product = max_magnitude(products.view()),
+            .product_roundings = roundings_of_sum(shape.d_k) + projections,
+            .product_gain = product_gain(p, shape.d_k, q_or_k),
+            .value = largest_v * largest_column + max_magnitude(weights.b_o),
+            .value_roundings = projections + roundings_of_sum(shape.heads * shape.d_v),
+            .value_gain = std::max(1.0, largest_column)};
 }
 
 }  // namespace tensors
