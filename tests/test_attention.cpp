@@ -26,7 +26,14 @@ std::array<std::int64_t, 5> around(std::int64_t tile)
 /// Every option alone, with the outputs that show it.
 std::vector<Problem> single_options(std::int64_t n_q, std::int64_t n_kv)
 {
-    const Problem plain{.b = 2, .h = 4, .h_kv = 2, .n_q = n_q, .n_kv = n_kv, .d_k = 24, .d_v = 20, .weights = true,
+    const Problem plain{.b = 2,
+                        .h = 4,
+                        .h_kv = 2,
+                        .n_q = n_q,
+                        .n_kv = n_kv,
+                        .d_k = 24,
+                        .d_v = 20,
+                        .weights = true,
                         .log_sum_exp = true};
     std::vector<Problem> problems;
     const auto with = [&](const auto& change) {
@@ -75,11 +82,16 @@ TEMPLATE_TEST_CASE("attention: few query rows", "[attention]", float, double, bf
         INFO(headwise::name(target));
         Errors all;
         std::uint64_t seed = 1;
-        for (const std::int64_t n_kv : {0, 1, 7, 63, 65, 130})
-            for (const std::int64_t group : {1, 2, 4, 8})
+        for (const std::int64_t n_kv : {0, 1, 7, 63, 65, 130, 257, 530})
+            for (const std::int64_t group : {1, 2, 3, 4, 8})
                 for (const std::int64_t n_q : {1, 2}) {
-                    const Problem plain{.b = 2, .h = 2 * group, .h_kv = 2, .n_q = n_q, .n_kv = n_kv,
-                                        .d_k = widths[seed % widths.size()], .d_v = widths[seed / 2 % widths.size()],
+                    const Problem plain{.b = 2,
+                                        .h = 2 * group,
+                                        .h_kv = 2,
+                                        .n_q = n_q,
+                                        .n_kv = n_kv,
+                                        .d_k = widths[seed % widths.size()],
+                                        .d_v = widths[seed / 2 % widths.size()],
                                         .seed = seed};
                     ++seed;
                     std::vector<Problem> problems(6, plain);
@@ -95,6 +107,37 @@ TEMPLATE_TEST_CASE("attention: few query rows", "[attention]", float, double, bf
     });
 }
 
+TEST_CASE("attention: query heads that share keys get the bits that each gets alone", "[attention]")
+{
+    for_each_target([](Target target) {
+        INFO(headwise::name(target));
+        const std::int64_t few = headwise::kernel_table<float>(target).panel_tokens() / 4;
+        for (std::int64_t group = 2; group <= few; ++group)
+            for (const std::int64_t n_kv : {5, 300})
+                for (const std::int64_t d : {32, 77}) {
+                    INFO("group " << group << ", n_kv " << n_kv << ", d " << d);
+                    const Inputs<float> inputs(Problem{.h = group,
+                                                       .h_kv = 1,
+                                                       .n_q = 1,
+                                                       .n_kv = n_kv,
+                                                       .d_k = d,
+                                                       .d_v = d,
+                                                       .seed = static_cast<std::uint64_t>(n_kv + d)});
+                    const Tensor<float, 4> together({1, group, 1, d}), alone({1, group, 1, d});
+                    headwise::attention(inputs.Q.input(), inputs.K.input(), inputs.V.input(), together.view());
+                    for (std::int64_t head = 0; head < group; ++head) {
+                        auto q = inputs.Q.input();
+                        auto y = alone.view();
+                        q.data = &q(0, head, 0, 0), y.data = &y(0, head, 0, 0);
+                        q.shape[1] = y.shape[1] = 1;
+                        headwise::attention(q, inputs.K.input(), inputs.V.input(), y);
+                    }
+                    for_each_index(together.shape(),
+                                   [&](const auto& i) { REQUIRE(at(together.view(), i) == at(alone.view(), i)); });
+                }
+    });
+}
+
 TEMPLATE_TEST_CASE("attention: shapes around the tiles", "[attention]", float, double)
 {
     for_each_target([](Target target) {
@@ -105,8 +148,8 @@ TEMPLATE_TEST_CASE("attention: shapes around the tiles", "[attention]", float, d
             for (const std::int64_t n_kv : around(table.key_tile))
                 for (const std::int64_t d_k : widths) {
                     const std::int64_t d_v = widths[(turn++ * 3) % widths.size()];
-                    const Comparison c = compare<TestType>(Problem{
-                        .n_q = n_q, .n_kv = n_kv, .d_k = d_k, .d_v = d_v, .log_sum_exp = true, .seed = turn});
+                    const Comparison c = compare<TestType>(
+                        Problem{.n_q = n_q, .n_kv = n_kv, .d_k = d_k, .d_v = d_v, .log_sum_exp = true, .seed = turn});
                     INFO(headwise::name(target));
                     REQUIRE(c.failures == "");
                     all.include(c.errors_of_Y);
@@ -123,8 +166,8 @@ TEST_CASE("attention: queries around the key tile, keys around the panel", "[att
         std::uint64_t seed = 0;
         for (const std::int64_t n_q : around(table.key_tile))
             for (const std::int64_t n_kv : around(table.panel_tokens())) {
-                const Problem p{.h = 2, .n_q = n_q, .n_kv = n_kv, .d_k = 59, .d_v = 40, .weights = true,
-                                .seed = ++seed};
+                const Problem p{
+                    .h = 2, .n_q = n_q, .n_kv = n_kv, .d_k = 59, .d_v = 40, .weights = true, .seed = ++seed};
                 INFO(headwise::name(target));
                 REQUIRE(compare<float>(p).failures == "");
             }
@@ -190,8 +233,18 @@ TEST_CASE("attention: nothing to do", "[attention]")
     for_each_target([](Target target) {
         INFO(headwise::name(target));
         for (const bool sinks : {false, true}) {
-            Problem p{.b = 2, .h = 4, .h_kv = 2, .n_q = 5, .n_kv = 0, .d_k = 7, .d_v = 9, .sinks = sinks,
-                      .weights = true, .mean_weights = true, .scores = true, .log_sum_exp = true};
+            Problem p{.b = 2,
+                      .h = 4,
+                      .h_kv = 2,
+                      .n_q = 5,
+                      .n_kv = 0,
+                      .d_k = 7,
+                      .d_v = 9,
+                      .sinks = sinks,
+                      .weights = true,
+                      .mean_weights = true,
+                      .scores = true,
+                      .log_sum_exp = true};
             CHECK(compare<float>(p).failures == "");  // rows without a key
             p.mask = MaskKind::boolean;
             p.mask_shape = {1, 1, 5, 0};

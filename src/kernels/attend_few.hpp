@@ -34,14 +34,13 @@ public:
     /// Numbers of scratch.
     static std::int64_t size(const AttendBlock<T>& b)
     {
-        return max_rows * (rounded(b.d_k) + rounded(b.d_v) + key_tile);
+        return max_rows * (rounded(b.d_k) + rounded(b.d_v) + max_key_tile);
     }
 
-    explicit AttendFew(const AttendBlock<T>& b) : block(b) {}
+    explicit AttendFew(const AttendBlock<T>& b) : block(b), key_tile(keys_of_tile(b)) {}
 
     void run()
     {
-        Row rows[max_rows];
         std::int64_t first = block.n_kv;
         std::int64_t end = 0;
         for (std::int64_t i = 0; i < block.row_count; ++i) {
@@ -49,19 +48,15 @@ public:
             if (rows[i].first_key < first) first = rows[i].first_key;
             if (rows[i].end_key > end) end = rows[i].end_key;
         }
-        for (std::int64_t tile = first / key_tile * key_tile; tile < end; tile += key_tile)
-            for (std::int64_t i = 0; i < block.row_count; ++i) {
-                const std::int64_t from = tile < rows[i].first_key ? rows[i].first_key : tile;
-                const std::int64_t to = tile + key_tile < rows[i].end_key ? tile + key_tile : rows[i].end_key;
-                if (from < to) step(rows[i], from, to - from);
-            }
+        for (std::int64_t tile = first / key_tile * key_tile; tile < end; tile += key_tile) step(tile);
         for (std::int64_t i = 0; i < block.row_count; ++i) finish(rows[i], block.rows[i]);
     }
 
 private:
     static constexpr int n = lanes_of<Arch, T>;
-    static constexpr std::int64_t key_tile = 64;
+    static constexpr std::int64_t max_key_tile = 256;
     static constexpr int chains = 8;  ///< accumulators side by side, to hide the latency of the multiply-adds
+    static constexpr int max_together = 4;  ///< rows that share what is loaded of K and V
     using V = Vec<Arch, T>;
 
     struct Row {
@@ -72,11 +67,35 @@ private:
         T* s;  ///< key_tile scores, then weights
         T maximum;
         T sum;
+        // Of the tile at work, counted from its first key: keys from ... to - 1 are seen.
+        std::int64_t from;
+        std::int64_t to;
+    };
+
+    /// Where the rows of a tile of K or V are.
+    struct Tile {
+        const E* rows;
+        std::ptrdiff_t stride;
     };
 
     const AttendBlock<T>& block;
+    const std::int64_t key_tile;
+    Row rows[max_rows];
+
+    /// As many as make long streams of K and V, while a tile of both stays in the second-level cache.
+    static std::int64_t keys_of_tile(const AttendBlock<T>& b)
+    {
+        constexpr std::int64_t tile_numbers = 16 << 10;  // of K, likewise of V
+        const std::int64_t width = b.d_k > b.d_v ? b.d_k : b.d_v;
+        return clamped(tile_numbers / width / n * n, n, max_key_tile);
+    }
 
     static std::int64_t rounded(std::int64_t numbers) { return (numbers + n - 1) / n * n; }
+
+    static std::int64_t clamped(std::int64_t x, std::int64_t low, std::int64_t high)
+    {
+        return x < low ? low : x > high ? high : x;
+    }
 
     Row prepared(std::int64_t i) const
     {
@@ -90,7 +109,7 @@ private:
         const E* q = static_cast<const E*>(from.q);
         for (std::int64_t c = 0; c < block.d_k; ++c)
             row.q[c] = widened<Arch, T>(q[c * block.q_stride]) * (block.scale * log2e<T>);
-        for (std::int64_t c = 0; c < block.d_v; ++c) row.o[c] = T(0);
+        for (std::int64_t c = 0; c < rounded(block.d_v); ++c) row.o[c] = T(0);
         row.maximum = block.has_sinks ? from.sink * log2e<T> : -infinity<T>;
         row.sum = row.maximum == -infinity<T> ? T(0) : T(1);
         if (block.work) {
@@ -102,56 +121,103 @@ private:
         return row;
     }
 
-    /// Keys [first, first + keys) of one tile.
-    void step(Row& row, std::int64_t first, std::int64_t keys) const
+    /// The keys of one tile.
+    void step(std::int64_t tile)
     {
-        const E* k = static_cast<const E*>(block.k.data) + first * block.k.row_stride;
-        const E* v = static_cast<const E*>(block.v.data) + first * block.v.row_stride;
-        V top = set<Arch, T>(row.maximum);
-        for (std::int64_t key = 0; key < keys; key += n) {
-            const V s = scores(row.q, k + key * block.k.row_stride, keys - key < n ? keys - key : n);
-            write(row.s + key, s);
-            top = raised(top, s);
+        bool alike = true;  // all rows see the same keys of the tile
+        for (std::int64_t i = 0; i < block.row_count; ++i) {
+            Row& row = rows[i];
+            row.from = row.first_key < tile ? 0 : row.first_key - tile;
+            row.to = row.end_key - tile < key_tile ? row.end_key - tile : key_tile;
+            alike = alike && row.from == rows[0].from && row.to == rows[0].to;
         }
-        const T before = row.maximum;
-        row.maximum = largest(top);
-        const T correction = weigh(row, keys, before);
-        blend(row, v, keys, correction);
-        if (!block.work) return;
-        const std::int64_t padded = rounded(keys);
-        block.work->issued.score += padded * block.d_k;
-        block.work->issued.exponentials += padded + n;
-        block.work->issued.blend += keys * block.d_v;
+        const auto rows_of = [&](const AttendMatrix& matrix) {
+            return Tile{static_cast<const E*>(matrix.data) + tile * matrix.row_stride, matrix.row_stride};
+        };
+        const Tile k = rows_of(block.k), v = rows_of(block.v);
+        std::int64_t i = 0;
+        if (alike) {
+            for (; i + max_together <= block.row_count; i += max_together) step_rows<max_together>(rows + i, k, v);
+            for (; i + 2 <= block.row_count; i += 2) step_rows<2>(rows + i, k, v);
+        }
+        for (; i < block.row_count; ++i) step_rows<1>(rows + i, k, v);
     }
 
-    /// q . K[j] for the `count` keys from k on, one in each lane; -inf in the other lanes.
-    V scores(const T* q, const E* k, std::int64_t count) const
+    /// The same for some rows, which see the same keys.
+    template <int count>
+    void step_rows(Row* some, const Tile& k, const Tile& v) const
     {
-        const E* key[n];
-        V sums[n];
-        HEADWISE_UNROLL
-        for (int j = 0; j < n; ++j) {
-            key[j] = k + (j < count ? j : count - 1) * block.k.row_stride;
-            sums[j] = set<Arch, T>(T(0));
-        }
-        std::int64_t c = 0;
-        for (; c + n <= block.d_k; c += n) {
-            const V of_q = load<Arch, T>(q + c);
+        const std::int64_t from = some[0].from, to = some[0].to;
+        if (from >= to) return;
+        V top[count];
+        for (int r = 0; r < count; ++r) top[r] = set<Arch, T>(some[r].maximum);
+        for (std::int64_t key = from / n * n; key < to; key += n) score_keys<count>(some, k, v, key, top);
+        for (int r = 0; r < count; ++r) weigh(some[r], largest(top[r]));
+        blend<count>(some, v);
+    }
+
+    /// s[j] = q . K[j] for the n keys from `key` on, -inf for those that are not seen. Rows that share K compute long
+    /// enough on each line of it for the same line of V to be fetched meanwhile; a single row cannot spare the loads.
+    template <int count>
+    void score_keys(Row* some, const Tile& k, const Tile& v, std::int64_t key, V* top) const
+    {
+        constexpr int together = chains / count < n ? chains / count : n;  // keys
+        constexpr int vectors_of_line = 64 / int{sizeof(E)} / n;
+        const std::int64_t from = some[0].from - key, to = some[0].to - key;
+        const bool all = from <= 0 && to >= n;
+        V sums[count][n];
+        const std::int64_t whole = block.d_k / n * n;
+        for (int first = 0; first < n; first += together) {
+            const E* at[together];
+            const E* ahead[together];
+            V part[count][together];
             HEADWISE_UNROLL
-            for (int j = 0; j < n; ++j) sums[j] = multiply_add(load_widened<Arch, T>(key[j] + c), of_q, sums[j]);
-        }
-        transpose<Arch, T>(sums);
-        HEADWISE_UNROLL
-        for (int width = n / 2; width > 0; width /= 2) {
+            for (int j = 0; j < together; ++j) {
+                const std::int64_t seen = all ? first + j : clamped(first + j, from, to - 1);
+                at[j] = k.rows + (key + seen) * k.stride;
+                ahead[j] = v.rows + (key + seen) * v.stride;
+                HEADWISE_UNROLL
+                for (int r = 0; r < count; ++r) part[r][j] = set<Arch, T>(T(0));
+            }
+            for (std::int64_t c = 0; c < whole; c += n) {
+                V q[count];
+                HEADWISE_UNROLL
+                for (int r = 0; r < count; ++r) q[r] = load<Arch, T>(some[r].q + c);
+                HEADWISE_UNROLL
+                for (int j = 0; j < together; ++j) {
+                    const V x = load_widened<Arch, T>(at[j] + c);
+                    HEADWISE_UNROLL
+                    for (int r = 0; r < count; ++r) part[r][j] = multiply_add(x, q[r], part[r][j]);
+                    if (count > 1 && c / n % vectors_of_line == 0) __builtin_prefetch(ahead[j] + c, 0, 2);
+                }
+            }
             HEADWISE_UNROLL
-            for (int j = 0; j < width; ++j) sums[j] = sums[j] + sums[j + width];
+            for (int r = 0; r < count; ++r) {
+                HEADWISE_UNROLL
+                for (int j = 0; j < together; ++j) sums[r][first + j] = part[r][j];
+            }
         }
-        if (c == block.d_k && count == n) return sums[0];
+        HEADWISE_UNROLL
+        for (int r = 0; r < count; ++r) {
+            V s = sums_of_rows<Arch, T>(sums[r]);
+            if (whole < block.d_k || !all) s = completed(s, some[r].q, k, key, from, to);
+            write(some[r].s + key, s);
+            top[r] = raised(top[r], s);
+        }
+    }
+
+    /// The columns that fill no vector are added, and keys that are not seen excluded.
+    V completed(V sums, const T* q, const Tile& k, std::int64_t key, std::int64_t from, std::int64_t to) const
+    {
         alignas(64) T s[n];
-        write(s, sums[0]);
+        write(s, sums);
         for (int j = 0; j < n; ++j) {
-            for (std::int64_t rest = c; rest < block.d_k; ++rest) s[j] += q[rest] * widened<Arch, T>(key[j][rest]);
-            if (j >= count) s[j] = -infinity<T>;
+            if (j < from || j >= to) {
+                s[j] = -infinity<T>;
+                continue;
+            }
+            const E* row = k.rows + (key + j) * k.stride;
+            for (std::int64_t c = block.d_k / n * n; c < block.d_k; ++c) s[j] += q[c] * widened<Arch, T>(row[c]);
         }
         return load<Arch, T>(s);
     }
@@ -166,54 +232,80 @@ private:
         return top;
     }
 
-    /// s = exp2(s - m), l = l * correction + their sum; returns correction. As in softmax.hpp.
-    T weigh(Row& row, std::int64_t keys, T before) const
+    /// s = exp2(s - m), l = l * correction + their sum, o = o * correction. As in softmax.hpp.
+    void weigh(Row& row, T new_maximum) const
     {
+        const T before = row.maximum;
+        row.maximum = new_maximum;
         const T maximum = row.maximum == -infinity<T> ? T(0) : row.maximum;
+        const std::int64_t first = row.from / n * n;
         V sum = set<Arch, T>(T(0));
-        for (std::int64_t key = 0; key < keys; key += n) {
+        for (std::int64_t key = first; key < row.to; key += n) {
             const V p = power_of_two<Arch, T>(load<Arch, T>(row.s + key) - set<Arch, T>(maximum));
             write(row.s + key, p);
             sum = sum + p;
         }
+        const V correction = power_of_two<Arch, T>(set<Arch, T>(before - maximum));
+        for (std::int64_t c = 0; c < block.d_v; c += n) write(row.o + c, load<Arch, T>(row.o + c) * correction);
         alignas(64) T numbers[n];
-        write(numbers, power_of_two<Arch, T>(set<Arch, T>(before - maximum)));
-        const T correction = numbers[0];
+        write(numbers, correction);
+        row.sum *= numbers[0];
         write(numbers, sum);
         T total = numbers[0];
         for (int i = 1; i < n; ++i) total += numbers[i];
-        row.sum = row.sum * correction + total;
-        return correction;
+        row.sum += total;
+        if (!block.work) return;
+        const std::int64_t padded = rounded(row.to - first);
+        block.work->issued.score += padded * block.d_k;
+        block.work->issued.exponentials += padded + n;
+        block.work->issued.blend += (row.to - row.from) * block.d_v;
     }
 
-    void blend(const Row& row, const E* v, std::int64_t keys, T correction) const
-    {
-        std::int64_t c = 0;
-        for (; c + chains * n <= block.d_v; c += chains * n) blend_columns<chains>(row, v, c, keys, correction);
-        for (; c + n <= block.d_v; c += n) blend_columns<1>(row, v, c, keys, correction);
-        for (; c < block.d_v; ++c) {
-            T sum = row.o[c] * correction;
-            for (std::int64_t j = 0; j < keys; ++j) sum += row.s[j] * widened<Arch, T>(v[j * block.v.row_stride + c]);
-            row.o[c] = sum;
-        }
-    }
-
-    /// Columns c .. c + count * n - 1.
+    /// o += sum over the tile's keys of s[j] V[j].
     template <int count>
-    HEADWISE_INLINE void blend_columns(const Row& row, const E* v, std::int64_t c, std::int64_t keys,
-                                       T correction) const
+    void blend(Row* some, const Tile& v) const
     {
-        V sums[count];
+        constexpr int wide = chains / count;
+        std::int64_t c = 0;
+        for (; c + wide * n <= block.d_v; c += wide * n) blend_columns<count, wide>(some, v, c);
+        for (; c + n <= block.d_v; c += n) blend_columns<count, 1>(some, v, c);
+        for (; c < block.d_v; ++c) {
+            for (int r = 0; r < count; ++r) {
+                T sum = some[r].o[c];
+                for (std::int64_t j = some[r].from; j < some[r].to; ++j)
+                    sum += some[r].s[j] * widened<Arch, T>(v.rows[j * v.stride + c]);
+                some[r].o[c] = sum;
+            }
+        }
+    }
+
+    /// Columns c .. c + vectors * n - 1.
+    template <int count, int vectors>
+    HEADWISE_INLINE void blend_columns(Row* some, const Tile& v, std::int64_t c) const
+    {
+        V sums[count][vectors];
         HEADWISE_UNROLL
-        for (int i = 0; i < count; ++i) sums[i] = load<Arch, T>(row.o + c + i * n) * set<Arch, T>(correction);
-        for (std::int64_t j = 0; j < keys; ++j) {
-            const V p = set<Arch, T>(row.s[j]);
-            const E* of_key = v + j * block.v.row_stride + c;
+        for (int r = 0; r < count; ++r) {
             HEADWISE_UNROLL
-            for (int i = 0; i < count; ++i) sums[i] = multiply_add(load_widened<Arch, T>(of_key + i * n), p, sums[i]);
+            for (int i = 0; i < vectors; ++i) sums[r][i] = load<Arch, T>(some[r].o + c + i * n);
+        }
+        for (std::int64_t j = some[0].from; j < some[0].to; ++j) {
+            const E* of_key = v.rows + j * v.stride + c;
+            V x[vectors];
+            HEADWISE_UNROLL
+            for (int i = 0; i < vectors; ++i) x[i] = load_widened<Arch, T>(of_key + i * n);
+            HEADWISE_UNROLL
+            for (int r = 0; r < count; ++r) {
+                const V p = set<Arch, T>(some[r].s[j]);
+                HEADWISE_UNROLL
+                for (int i = 0; i < vectors; ++i) sums[r][i] = multiply_add(x[i], p, sums[r][i]);
+            }
         }
         HEADWISE_UNROLL
-        for (int i = 0; i < count; ++i) write(row.o + c + i * n, sums[i]);
+        for (int r = 0; r < count; ++r) {
+            HEADWISE_UNROLL
+            for (int i = 0; i < vectors; ++i) write(some[r].o + c + i * n, sums[r][i]);
+        }
     }
 
     void finish(const Row& row, const AttendRow<T>& to) const

@@ -193,6 +193,35 @@ HEADWISE_INLINE void transpose(Vec<Arch, T>* square)
     }
 }
 
+/// log2(count) rounds that interleave and add vector i and vector i + count / 2, the vectors `stride` apart.
+template <class Arch, class T, int unit, int span, int count, int stride>
+HEADWISE_INLINE void sum_rounds(Vec<Arch, T>* vectors)
+{
+    HEADWISE_UNROLL
+    for (int half = count / 2; half > 0; half /= 2) {
+        HEADWISE_UNROLL
+        for (int i = 0; i < half; ++i) {
+            Vec<Arch, T> low = vectors[i * stride];
+            Vec<Arch, T> high = vectors[(i + half) * stride];
+            interleave<Arch, T, unit, span>(low, high, std::make_integer_sequence<int, lanes_of<Arch, T>>());
+            vectors[i * stride] = low + high;
+        }
+    }
+}
+
+/// The sum of row i's numbers in lane i. `square`, its `lanes` rows, is overwritten. As transpose, with fewer shuffles
+/// than that and a sum of what it gives.
+template <class Arch, class T>
+HEADWISE_INLINE Vec<Arch, T> sums_of_rows(Vec<Arch, T>* square)
+{
+    constexpr int n = lanes_of<Arch, T>;
+    constexpr int small = 16 / sizeof(T);
+    HEADWISE_UNROLL
+    for (int first = 0; first < n; first += small) sum_rounds<Arch, T, 1, small, small, 1>(square + first);
+    if constexpr (n > small) sum_rounds<Arch, T, small, n, n / small, small>(square);
+    return square[0];
+}
+
 /// One element of storage type E, widened to T. Exact.
 template <class Arch, class T, class E>
 HEADWISE_INLINE T widened(E element)
