@@ -11,32 +11,70 @@
 namespace headwise::kernels {
 
 /// panel[k][token] = factor * rows[token][k * column_stride], k < depth; columns from `tokens` on become 0.
+/// The first whole squares of `count` rows, as many as there are, to the panel whose rows are `width` apart; returns how
+/// many numbers of each row that is. `all`: count is n, which spares asking of each row whether there is one.
+template <class Arch, class T, bool all, class E>
+HEADWISE_INLINE std::int64_t gather_squares(T* panel, int width, const E* const* rows, std::int64_t count,
+                                            std::int64_t depth, T factor)
+{
+    constexpr int n = lanes_of<Arch, T>;
+    const E* row[n];
+    HEADWISE_UNROLL
+    for (int i = 0; i < n; ++i) row[i] = all || i < count ? rows[i] : nullptr;
+    std::int64_t k = 0;
+    for (; k + n <= depth; k += n) {
+        Vec<Arch, T> square[n];
+        HEADWISE_UNROLL
+        for (int i = 0; i < n; ++i)
+            square[i] = all || i < count ? load_widened<Arch, T>(row[i] + k) : set<Arch, T>(T(0));
+        transpose<Arch, T>(square);
+        HEADWISE_UNROLL
+        for (int i = 0; i < n; ++i) write(panel + (k + i) * width, square[i] * set<Arch, T>(factor));
+    }
+    return k;
+}
+
+/// panel[k][token] = factor * rows[token][k * column_stride], k < depth; columns from `tokens` on become 0.
 template <class Arch, class T, class E>
 void gather_panel(T* panel, int vectors, const E* const* rows, std::int64_t tokens, std::ptrdiff_t column_stride,
                   std::int64_t depth, T factor)
 {
-    using V = Vec<Arch, T>;
     constexpr int n = lanes_of<Arch, T>;
     const int width = vectors * n;
     for (int first = 0; first < width; first += n) {
         const std::int64_t here = tokens - first < n ? tokens - first : n;
         std::int64_t k = 0;
-        if (column_stride == 1) {
-            for (; k + n <= depth; k += n) {
-                V square[n];
-                HEADWISE_UNROLL
-                for (int i = 0; i < n; ++i)
-                    square[i] = i < here ? load_widened<Arch, T>(rows[first + i] + k) : set<Arch, T>(T(0));
-                transpose<Arch, T>(square);
-                HEADWISE_UNROLL
-                for (int i = 0; i < n; ++i) write(panel + (k + i) * width + first, square[i] * set<Arch, T>(factor));
-            }
-        }
+        if (column_stride == 1)
+            k = here == n ? gather_squares<Arch, T, true>(panel + first, width, rows + first, here, depth, factor)
+                          : gather_squares<Arch, T, false>(panel + first, width, rows + first, here, depth, factor);
         for (; k < depth; ++k)
             for (int i = 0; i < n; ++i)
                 panel[k * width + first + i] =
                     i < here ? factor * widened<Arch, T>(rows[first + i][k * column_stride]) : T(0);
     }
+}
+
+/// The other way round: the first whole squares of `count` rows.
+template <class Arch, class T, bool all>
+HEADWISE_INLINE std::int64_t scatter_squares(const T* panel, int width, T* const* rows, std::int64_t count,
+                                             std::int64_t depth, const T* factor)
+{
+    constexpr int n = lanes_of<Arch, T>;
+    const Vec<Arch, T> factors = load<Arch, T>(factor);
+    T* row[n];
+    HEADWISE_UNROLL
+    for (int i = 0; i < n; ++i) row[i] = all || i < count ? rows[i] : nullptr;
+    std::int64_t k = 0;
+    for (; k + n <= depth; k += n) {
+        Vec<Arch, T> square[n];
+        HEADWISE_UNROLL
+        for (int i = 0; i < n; ++i) square[i] = load<Arch, T>(panel + (k + i) * width) * factors;
+        transpose<Arch, T>(square);
+        HEADWISE_UNROLL
+        for (int i = 0; i < n; ++i)
+            if (all || i < count) write(row[i] + k, square[i]);
+    }
+    return k;
 }
 
 /// rows[token][k * column_stride] = factor[token] * panel[k][token], k < depth, token < tokens. factor: W
@@ -45,23 +83,17 @@ template <class Arch, class T, class E>
 void scatter_panel(const T* panel, int vectors, E* const* rows, std::int64_t tokens, std::ptrdiff_t column_stride,
                    std::int64_t depth, const T* factor)
 {
-    using V = Vec<Arch, T>;
     constexpr int n = lanes_of<Arch, T>;
     const int width = vectors * n;
     for (int first = 0; first < tokens; first += n) {
         const std::int64_t here = tokens - first < n ? tokens - first : n;
-        const V factors = load<Arch, T>(factor + first);
         std::int64_t k = 0;
         if constexpr (std::is_same_v<E, T>) {
-            for (; column_stride == 1 && k + n <= depth; k += n) {
-                V square[n];
-                HEADWISE_UNROLL
-                for (int i = 0; i < n; ++i) square[i] = load<Arch, T>(panel + (k + i) * width + first) * factors;
-                transpose<Arch, T>(square);
-                HEADWISE_UNROLL
-                for (int i = 0; i < n; ++i)
-                    if (i < here) write(rows[first + i] + k, square[i]);
-            }
+            if (column_stride == 1)
+                k = here == n ? scatter_squares<Arch, T, true>(panel + first, width, rows + first, here, depth,
+                                                               factor + first)
+                              : scatter_squares<Arch, T, false>(panel + first, width, rows + first, here, depth,
+                                                                factor + first);
         }
         for (; k < depth; ++k)
             for (int i = 0; i < here; ++i)
