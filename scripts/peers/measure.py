@@ -7,12 +7,12 @@ from collections.abc import Callable
 from itertools import cycle
 from typing import Any
 
-SAMPLE_SECONDS = 0.01  # a sample repeats the call until it takes at least this long
+SAMPLE_SECONDS = 0.007  # a sample repeats the call until it takes at least this long
 MAXIMUM_CALLS = 10_000
 WARM_SHARE = 0.2  # of as many calls, before each sample, untimed
-LONG_CALL_SECONDS = 0.1  # what a call as long as this finds cold does not count
+LONG_CALL_SECONDS = 0.02  # what a call as long as this finds cold does not count
 FIRST_ROUNDS = 2
-FAR_BEHIND = 2.5
+FAR_BEHIND = 1.5
 
 Clock = Callable[[], float]
 
