@@ -19,6 +19,9 @@ namespace {
 /// 1.7 MiB, and lost 5 at 0.75 MiB.)
 constexpr double near_bytes = 1 << 20;
 
+/// Keys of a chunk where few rows have many keys: some 20 microseconds of reading, beside which merging is nothing.
+constexpr std::int64_t keys_of_chunk = 1024;
+
 /// Null where the view is, as one without elements may be.
 template <class T>
 T* element(const TensorView<T, 4>& view, std::int64_t i, std::int64_t j, std::int64_t k)
@@ -111,17 +114,59 @@ void AttendPlan<E>::run(const Queries& queries) const
     if (queries.range.item_count == 0 || queries.range.query_count == 0) return;
     const AttendCut cut(sizes_, queries.range, limits(queries));
     const AttendBlock<T> common = block_of(queries, cut);
+    if (!queries.range.starts && sizes_.n_kv > keys_of_chunk && kernels_.attends_few(common))
+        return run_in_chunks(queries, cut, common);
+
+    const bool far = bytes_read(queries.range) > near_bytes;
+    run_blocks(cut, common, cut.tasks(), multiply_adds(queries.range),
+               [&](const TaskQueue& queue, std::int64_t task, AttendBlock<T>& block, AttendRow<T>* rows) {
+                   const AttendPlace place = cut.place(task);
+                   if (place.row_count <= 0) return;  // a block too many of a ragged item
+                   if (far) look_ahead(queries, cut, place, queue.likely_after(task), block);
+                   run_task(queries, cut, place, block, rows);
+               });
+}
+
+/// Each task is a chunk of the keys of all rows of a unit; when all are done, their partial results are merged. Results
+/// depend on the chunks, hence not on the threads.
+template <class E>
+void AttendPlan<E>::run_in_chunks(const Queries& queries, const AttendCut& cut, const AttendBlock<T>& common) const
+{
+    const KeyRange seen = keys_seen(queries.range);
+    const std::int64_t first_chunk = seen.first / keys_of_chunk;
+    const std::int64_t chunks = std::max<std::int64_t>(ceil_div(seen.end, keys_of_chunk) - first_chunk, 1);
+    const std::int64_t of_chunk = cut.rows_of_unit() * partial_numbers(sizes_.d_v);
+    Scratch scratch(Scratch::size<T>(cut.tasks() * chunks * of_chunk));
+    T* const partials = scratch.template take<T>(cut.tasks() * chunks * of_chunk);
+    run_blocks(cut, common, cut.tasks() * chunks, multiply_adds(queries.range),
+               [&](const TaskQueue&, std::int64_t task, AttendBlock<T>& block, AttendRow<T>* rows) {
+                   const std::int64_t first_key = (first_chunk + task % chunks) * keys_of_chunk;
+                   block.partials = partials + task * of_chunk;
+                   run_task(queries, cut, cut.place(task / chunks), block, rows,
+                            {first_key, first_key + keys_of_chunk});
+               });
+    const double merging = static_cast<double>(cut.tasks() * chunks) * static_cast<double>(of_chunk);
+    run_blocks(cut, common, cut.tasks(), merging,
+               [&](const TaskQueue&, std::int64_t task, AttendBlock<T>& block, AttendRow<T>* rows) {
+                   block.partials = partials + task * chunks * of_chunk;
+                   block.merged_chunks = chunks;
+                   run_task(queries, cut, cut.place(task), block, rows);
+               });
+}
+
+/// run_one(queue, task, block, rows) for each of `tasks` tasks. The block is `common` with scratch memory, the rows have
+/// room for a block's.
+template <class E>
+template <class RunOne>
+void AttendPlan<E>::run_blocks(const AttendCut& cut, const AttendBlock<T>& common, std::int64_t tasks, double work,
+                               const RunOne& run_one) const
+{
     AttendBlock<T> largest = common;
     largest.row_count = std::min(cut.rows_of_block(), cut.rows_of_unit());
     const std::int64_t scratch_numbers = kernels_.attend_scratch(largest);
     const std::size_t bytes = Scratch::size<AttendRow<T>>(cut.rows_of_block()) + Scratch::size<T>(scratch_numbers);
-
-    const bool far = bytes_read(queries.range) > near_bytes;
-
     std::mutex reporting;
-    const double work = static_cast<double>(queries.range.item_count * sizes_.heads * queries.range.query_count) *
-                        static_cast<double>(sizes_.n_kv) * static_cast<double>(sizes_.d_k + sizes_.d_v);
-    run_tasks(cut.tasks(), work, [&](TaskQueue& queue) {
+    run_tasks(tasks, work, [&](TaskQueue& queue) {
         Scratch scratch(bytes);
         AttendRow<T>* const rows = scratch.template take<AttendRow<T>>(cut.rows_of_block());
         std::fill_n(rows, cut.rows_of_block(), AttendRow<T>{});  // describe_rows writes what the options need
@@ -129,12 +174,7 @@ void AttendPlan<E>::run(const Queries& queries) const
         AttendBlock<T> block = common;
         block.scratch = scratch.template take<T>(scratch_numbers);
         block.work = options_.work ? &done : nullptr;
-        for (std::int64_t task = queue.next(); task < cut.tasks(); task = queue.next()) {
-            const AttendPlace place = cut.place(task);
-            if (place.row_count <= 0) continue;  // a block too many of a ragged item
-            if (far) look_ahead(queries, cut, place, queue.likely_after(task), block);
-            run_task(queries, cut, place, block, rows);
-        }
+        for (std::int64_t task = queue.next(); task < tasks; task = queue.next()) run_one(queue, task, block, rows);
         if (!options_.work) return;
         const std::lock_guard lock(reporting);
         options_.work->useful += done.useful;
@@ -146,6 +186,7 @@ template <class E>
 AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries& queries, const AttendCut& cut) const
 {
     AttendBlock<T> block{};
+    block.unit_rows = cut.rows_of_unit();
     block.n_kv = sizes_.n_kv;
     block.d_k = sizes_.d_k;
     block.d_v = sizes_.d_v;
@@ -177,10 +218,10 @@ AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries& qu
     return block;
 }
 
-/// Runs the blocks of a task. `block` has what all blocks of the call have in common.
+/// Runs the blocks of a task on the keys of a chunk. `block` has what all blocks of the call have in common.
 template <class E>
 void AttendPlan<E>::run_task(const Queries& queries, const AttendCut& cut, const AttendPlace& place,
-                             AttendBlock<T>& block, AttendRow<T>* rows) const
+                             AttendBlock<T>& block, AttendRow<T>* rows, const KeyRange& chunk) const
 {
     const AttendItem& item = place.item;
     block.rows = rows;
@@ -189,7 +230,7 @@ void AttendPlan<E>::run_task(const Queries& queries, const AttendCut& cut, const
     block.n_kv = item.n_kv;
     for (std::int64_t unit = place.first_unit; unit < place.first_unit + cut.units_of_task(); ++unit) {
         const std::int64_t head = unit * cut.heads_of_unit();
-        describe_rows(queries, cut, place, head, {rows, static_cast<std::size_t>(place.row_count)});
+        describe_rows(queries, cut, place, head, chunk, {rows, static_cast<std::size_t>(place.row_count)});
         block.k.data = element(K_, item.tensor, kv_head(head), item.first_key);
         block.v.data = element(V_, item.tensor, kv_head(head), item.first_key);
         block.begins_mean = unit == 0;
@@ -207,6 +248,13 @@ void AttendPlan<E>::run_task(const Queries& queries, const AttendCut& cut, const
         else if constexpr (std::is_same_v<E, float16>) kernels_.attend_float16(block);
         else kernels_.attend(block);
     }
+}
+
+template <class E>
+double AttendPlan<E>::multiply_adds(const QueryRange& range) const
+{
+    return static_cast<double>(range.item_count * sizes_.heads * range.query_count) * static_cast<double>(sizes_.n_kv) *
+           static_cast<double>(sizes_.d_k + sizes_.d_v);
 }
 
 template <class E>
@@ -250,7 +298,7 @@ void AttendPlan<E>::look_ahead(const Queries& queries, const AttendCut& cut, con
 
 template <class E>
 void AttendPlan<E>::describe_rows(const Queries& queries, const AttendCut& cut, const AttendPlace& place,
-                                  std::int64_t first_head, std::span<AttendRow<T>> rows) const
+                                  std::int64_t first_head, const KeyRange& chunk, std::span<AttendRow<T>> rows) const
 {
     const bool bounded = options_.causal || options_.left_window >= 0 || options_.right_window >= 0;
     const bool has_more = options_.mask.given() || options_.alibi.given() || options_.sinks.given() ||
@@ -268,14 +316,31 @@ void AttendPlan<E>::describe_rows(const Queries& queries, const AttendCut& cut, 
         }
         row.position = saturating_add(query, offset);
         const KeyRange range = bounded ? visible_keys(options_, row.position, keys) : KeyRange{0, keys};
-        row.first_key = range.first;
-        row.end_key = range.end;
+        row.first_key = std::clamp(range.first, chunk.first, chunk.end);
+        row.end_key = std::clamp(range.end, chunk.first, chunk.end);
         if (has_more) describe_more(item, head, query, row);
         if (++head == first_head + cut.heads_of_unit()) {
             head = first_head;
             ++query;
         }
     }
+}
+
+/// From the first to the last key that any query of the range sees.
+template <class E>
+KeyRange AttendPlan<E>::keys_seen(const QueryRange& range) const
+{
+    KeyRange seen{sizes_.n_kv, 0};
+    for (std::int64_t item = range.first_item; item < range.first_item + range.item_count; ++item)
+        for (std::int64_t query = range.first_query; query < range.first_query + range.query_count; ++query) {
+            const std::int64_t position = saturating_add(query, first_position(options_, item));
+            const std::int64_t keys = keys_of({item, item, 0, 0, sizes_.n_q, sizes_.n_kv});
+            const KeyRange of_query = visible_keys(options_, position, keys);
+            if (of_query.first >= of_query.end) continue;
+            seen.first = std::min(seen.first, of_query.first);
+            seen.end = std::max(seen.end, of_query.end);
+        }
+    return seen.first < seen.end ? seen : KeyRange{0, 0};
 }
 
 /// The keys that lengths and a short mask leave to a batch item.

@@ -9,6 +9,7 @@
 
 #include "attend_cut.hpp"
 #include "kernels/kernel_table.hpp"
+#include "key_range.hpp"
 
 namespace headwise {
 
@@ -49,15 +50,21 @@ private:
 
     AttendCut::Limits limits(const Queries& queries) const;
     void run(const Queries& queries) const;
+    void run_in_chunks(const Queries& queries, const AttendCut& cut, const AttendBlock<T>& common) const;
+    template <class RunOne>
+    void run_blocks(const AttendCut& cut, const AttendBlock<T>& common, std::int64_t tasks, double work,
+                    const RunOne& run_one) const;
     AttendBlock<T> block_of(const Queries& queries, const AttendCut& cut) const;
     void run_task(const Queries& queries, const AttendCut& cut, const AttendPlace& place, AttendBlock<T>& block,
-                  AttendRow<T>* rows) const;
+                  AttendRow<T>* rows, const KeyRange& chunk = every_key) const;
+    double multiply_adds(const QueryRange& range) const;
     double bytes_read(const QueryRange& range) const;
     void look_ahead(const Queries& queries, const AttendCut& cut, const AttendPlace& place, std::int64_t next_task,
                     AttendBlock<T>& block) const;
     void describe_rows(const Queries& queries, const AttendCut& cut, const AttendPlace& place, std::int64_t first_head,
-                       std::span<AttendRow<T>> rows) const;
+                       const KeyRange& chunk, std::span<AttendRow<T>> rows) const;
     void describe_more(const AttendItem& item, std::int64_t head, std::int64_t query, AttendRow<T>& row) const;
+    KeyRange keys_seen(const QueryRange& range) const;
     std::int64_t keys_of(const AttendItem& item) const;
     std::int64_t kv_head(std::int64_t head) const { return head / (sizes_.heads / sizes_.kv_heads); }
 

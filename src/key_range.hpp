@@ -14,6 +14,8 @@ struct KeyRange {
     std::int64_t end;  ///< first where empty
 };
 
+inline constexpr KeyRange every_key{0, std::numeric_limits<std::int64_t>::max()};
+
 /// a + b, at the end of the range where that does not fit.
 inline std::int64_t saturating_add(std::int64_t a, std::int64_t b) noexcept
 {

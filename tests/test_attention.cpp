@@ -82,7 +82,7 @@ TEMPLATE_TEST_CASE("attention: few query rows", "[attention]", float, double, bf
         INFO(headwise::name(target));
         Errors all;
         std::uint64_t seed = 1;
-        for (const std::int64_t n_kv : {0, 1, 7, 63, 65, 130, 257, 530})
+        for (const std::int64_t n_kv : {0, 1, 7, 63, 65, 130, 257, 530, 2500})
             for (const std::int64_t group : {1, 2, 3, 4, 8})
                 for (const std::int64_t n_q : {1, 2}) {
                     const Problem plain{.b = 2,
@@ -113,7 +113,7 @@ TEST_CASE("attention: query heads that share keys get the bits that each gets al
         INFO(headwise::name(target));
         const std::int64_t few = headwise::kernel_table<float>(target).panel_tokens() / 4;
         for (std::int64_t group = 2; group <= few; ++group)
-            for (const std::int64_t n_kv : {5, 300})
+            for (const std::int64_t n_kv : {5, 300, 2500})
                 for (const std::int64_t d : {32, 77}) {
                     INFO("group " << group << ", n_kv " << n_kv << ", d " << d);
                     const Inputs<float> inputs(Problem{.h = group,

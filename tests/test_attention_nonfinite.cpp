@@ -17,8 +17,16 @@ constexpr auto highest = std::numeric_limits<std::int64_t>::max();
 /// The ways in which a key can take no part for some queries only, or for all.
 std::vector<Problem> exclusions()
 {
-    const Problem plain{.b = 2, .h = 2, .h_kv = 1, .n_q = 19, .n_kv = 210, .d_k = 12, .d_v = 9, .weights = true,
-                        .mean_weights = true, .log_sum_exp = true};
+    const Problem plain{.b = 2,
+                        .h = 2,
+                        .h_kv = 1,
+                        .n_q = 19,
+                        .n_kv = 210,
+                        .d_k = 12,
+                        .d_v = 9,
+                        .weights = true,
+                        .mean_weights = true,
+                        .log_sum_exp = true};
     std::vector<Problem> problems;
     const auto with = [&](const auto& change) {
         Problem p = plain;
@@ -51,7 +59,9 @@ void check_same(const Inputs<E>& inputs, double limit)
 }
 
 template <class E>
-constexpr double limit_of = std::is_same_v<E, bfloat16> ? 2e-2 : std::is_same_v<E, float16> ? 3e-3 : 3e-6;
+constexpr double limit_of = std::is_same_v<E, bfloat16>  ? 2e-2
+                            : std::is_same_v<E, float16> ? 3e-3
+                                                         : 3e-6;
 
 }  // namespace
 
@@ -89,6 +99,48 @@ TEMPLATE_TEST_CASE("attention: a key that takes no part has the weight 0, even w
     });
 }
 
+/// One query over many keys is done in pieces. NaN stands where no query sees it, -inf scores fill whole pieces.
+TEST_CASE("attention: one query over many keys, most of them unseen or weightless", "[attention][nonfinite]")
+{
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    const Problem plain{.b = 2, .h = 4, .h_kv = 2, .n_q = 1, .n_kv = 3300, .d_k = 16, .d_v = 24};
+    std::vector<Problem> problems(6, plain);
+    problems[1].sinks = true;
+    problems[2].causal = problems[2].sinks = true, problems[2].query_offset = 1500;
+    problems[3].causal = true, problems[3].query_offset = 2900, problems[3].left_window = 40;
+    problems[4].kv_lengths = problems[4].sinks = true;
+    problems[5].causal = true, problems[5].query_offset = -5;  // no key at all
+    for_each_target([&](Target target) {
+        for (const Problem& problem : problems) {
+            INFO(headwise::name(target) << ": " << problem.text());
+            const Inputs<float> inputs(problem);
+            for (std::int64_t key = 0; key < problem.n_kv; ++key) {
+                const bool seen =
+                    !problem.causal || (key <= problem.query_offset &&
+                                        (problem.left_window < 0 || key >= problem.query_offset - problem.left_window));
+                for (std::int64_t item = 0; item < problem.b; ++item)
+                    for (std::int64_t head = 0; head < problem.h_kv; ++head)
+                        for (std::int64_t c = 0; c < problem.d_v; ++c)
+                            if (!seen) inputs.V.view()(item, head, key, c) = nan;
+            }
+            REQUIRE(compare<float>(inputs).failures == "");
+
+            // Every score of the first two pieces is -inf, and so, at last, is every score.
+            const auto scores_of_minus_infinity = [&](std::int64_t keys) {
+                for_each_index(std::array{problem.b, problem.h, std::int64_t{1}},
+                               [&](const auto& i) { inputs.Q.view()(i[0], i[1], i[2], 0) = 1; });
+                for_each_index(std::array{problem.b, problem.h_kv, keys}, [&](const auto& i) {
+                    inputs.K.view()(i[0], i[1], i[2], 0) = -std::numeric_limits<float>::infinity();
+                });
+            };
+            scores_of_minus_infinity(2048);
+            REQUIRE(compare<float>(inputs).failures == "");
+            scores_of_minus_infinity(problem.n_kv);
+            REQUIRE(compare<float>(inputs).failures == "");
+        }
+    });
+}
+
 TEST_CASE("attention: NaN in a query stays in its row", "[attention][nonfinite]")
 {
     for_each_target([](Target target) {
@@ -104,8 +156,14 @@ TEST_CASE("attention: NaN in a query stays in its row", "[attention][nonfinite]"
 TEST_CASE("attention: a NaN in an additive mask is a NaN in its row", "[attention][nonfinite]")
 {
     for_each_target([](Target target) {
-        Problem problem{.n_q = 19, .n_kv = 40, .d_k = 8, .d_v = 5, .mask = MaskKind::float32,
-                        .mask_shape = {1, 1, 19, 40}, .weights = true, .log_sum_exp = true};
+        Problem problem{.n_q = 19,
+                        .n_kv = 40,
+                        .d_k = 8,
+                        .d_v = 5,
+                        .mask = MaskKind::float32,
+                        .mask_shape = {1, 1, 19, 40},
+                        .weights = true,
+                        .log_sum_exp = true};
         const Inputs<float> inputs(problem);
         inputs.float_mask.view()(0, 0, 3, 12) = static_cast<float>(not_a_number);
         INFO(headwise::name(target));
@@ -142,8 +200,17 @@ TEMPLATE_TEST_CASE("attention: a row without a key is zeros and -inf", "[attenti
 {
     for_each_target([](Target target) {
         for (const bool sinks : {false, true}) {
-            const Problem p{.h = 2, .n_q = 20, .n_kv = 30, .d_k = 8, .d_v = 11, .causal = true, .query_offset = -7,
-                            .sinks = sinks, .weights = true, .mean_weights = true, .log_sum_exp = true};
+            const Problem p{.h = 2,
+                            .n_q = 20,
+                            .n_kv = 30,
+                            .d_k = 8,
+                            .d_v = 11,
+                            .causal = true,
+                            .query_offset = -7,
+                            .sinks = sinks,
+                            .weights = true,
+                            .mean_weights = true,
+                            .log_sum_exp = true};
             const Inputs<TestType> inputs(p);
             fill(inputs.V, [](const auto&) { return element<TestType>(not_a_number); });
             const Outputs<TestType> got = run_kernels(inputs);
@@ -164,8 +231,16 @@ TEST_CASE("attention: offsets and windows at the ends of their type", "[attentio
     for_each_target([](Target target) {
         for (const std::int64_t offset : {lowest, lowest + 5, highest - 5, highest})
             for (const std::int64_t window : {std::int64_t{-1}, std::int64_t{0}, highest}) {
-                Problem p{.n_q = 9, .n_kv = 12, .d_k = 4, .d_v = 5, .causal = true, .query_offset = offset,
-                          .left_window = window, .right_window = window, .weights = true, .log_sum_exp = true};
+                Problem p{.n_q = 9,
+                          .n_kv = 12,
+                          .d_k = 4,
+                          .d_v = 5,
+                          .causal = true,
+                          .query_offset = offset,
+                          .left_window = window,
+                          .right_window = window,
+                          .weights = true,
+                          .log_sum_exp = true};
                 INFO(headwise::name(target));
                 check_same(Inputs<float>(p), 3e-6);
                 p.causal = false;
@@ -181,11 +256,16 @@ TEST_CASE("attention: offsets and windows at the ends of their type", "[attentio
 TEST_CASE("attention: ALiBi at far positions", "[attention][nonfinite]")
 {
     for_each_target([](Target target) {
-        const Problem p{.n_q = 5, .n_kv = 180, .d_k = 4, .d_v = 5, .query_offset = (std::int64_t{1} << 25) + 1,
-                        .alibi = true, .alibi_slope = 0.25, .weights = true};
+        const Problem p{.n_q = 5,
+                        .n_kv = 180,
+                        .d_k = 4,
+                        .d_v = 5,
+                        .query_offset = (std::int64_t{1} << 25) + 1,
+                        .alibi = true,
+                        .alibi_slope = 0.25,
+                        .weights = true};
         const Inputs<float> inputs(p);
-        const Outputs<float> got = run_kernels(inputs), plain = run_reference<float>(inputs),
-                             want = run_oracle(inputs);
+        const Outputs<float> got = run_kernels(inputs), plain = run_reference<float>(inputs), want = run_oracle(inputs);
         INFO(headwise::name(target));
         CHECK(max_error(got.weights.view(), want.weights.view()) <=
               2 * max_error(plain.weights.view(), want.weights.view()) + 1e-7);
@@ -195,8 +275,7 @@ TEST_CASE("attention: ALiBi at far positions", "[attention][nonfinite]")
 TEST_CASE("attention: every weight underflows but one", "[attention][nonfinite]")
 {
     for_each_target([](Target target) {
-        const Problem p{.n_q = 18, .n_kv = 200, .d_k = 8, .d_v = 5, .scale = 1e4, .weights = true,
-                        .log_sum_exp = true};
+        const Problem p{.n_q = 18, .n_kv = 200, .d_k = 8, .d_v = 5, .scale = 1e4, .weights = true, .log_sum_exp = true};
         const Inputs<float> inputs(p);
         const Outputs<float> got = run_kernels(inputs), want = run_oracle(inputs);
         INFO(headwise::name(target));

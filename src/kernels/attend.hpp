@@ -352,8 +352,15 @@ private:
 template <class Arch, class T, class E>
 void attend(const AttendBlock<T>& block)
 {
-    if (AttendFew<Arch, T, E>::takes(block)) AttendFew<Arch, T, E>(block).run();
+    if (block.merged_chunks > 0) AttendFew<Arch, T, E>(block).merge();
+    else if (AttendFew<Arch, T, E>::takes(block)) AttendFew<Arch, T, E>(block).run();
     else Attend<Arch, T, E>(block).run();
+}
+
+template <class Arch, class T>
+bool attends_few(const AttendBlock<T>& block)
+{
+    return AttendFew<Arch, T, T>::takes(block);
 }
 
 template <class Arch, class T>

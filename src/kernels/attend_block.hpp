@@ -76,6 +76,12 @@ struct AttendPanels {
     std::int64_t first_row = 0;
 };
 
+/// Numbers of a row's partial result: its maximum, its sum, and d_v numbers that are not normalised yet.
+constexpr std::int64_t partial_numbers(std::int64_t d_v)
+{
+    return d_v + 2;
+}
+
 template <class T>
 struct AttendBlock {
     const AttendRow<T>* rows;
@@ -112,6 +118,12 @@ struct AttendBlock {
     bool ends_mean = false;
     T mean_factor = 1;
     int score_stage = -1;  ///< -1: no scores; else as ScoreStage
+
+    // Few rows and many keys: blocks whose rows see a chunk of the keys each leave partial results, and one more block, whose
+    // rows are the same, merges them. See attend_few.hpp.
+    T* partials =
+        nullptr;  ///< partial_numbers() for each row, of one chunk after the other; null: rows are finished at once
+    std::int64_t merged_chunks = 0;  ///< more than 0: merge as many, which lie at `partials`
 
     MemoryRows ahead[3];  ///< what the block that follows on this thread is thought to read first
 

@@ -7,6 +7,10 @@
 //
 // K and V are read where they lie, once for all rows of the block that share them, a tile of keys at a time; only keys
 // that a row sees are touched, so what others hold, NaN or not, does not matter. Scores are in units of log2.
+//
+// So that one key/value head keeps more than one thread busy, the plan cuts long key ranges into chunks, each of which
+// leaves (m, l, o); with M the largest m, y = sum of exp2(m - M) o / sum of exp2(m - M) l.
+//
 // Tiles are cut at multiples of key_tile and a row's sums run in order, whatever other rows the block has.
 #pragma once
 
@@ -49,7 +53,34 @@ public:
             if (rows[i].end_key > end) end = rows[i].end_key;
         }
         for (std::int64_t tile = first / key_tile * key_tile; tile < end; tile += key_tile) step(tile);
-        for (std::int64_t i = 0; i < block.row_count; ++i) finish(rows[i], block.rows[i]);
+        for (std::int64_t i = 0; i < block.row_count; ++i)
+            if (block.partials) leave(rows[i], block.partials + i * partial_numbers(block.d_v));
+            else finish(rows[i].o, rows[i].sum, block.rows[i]);
+    }
+
+    /// Makes the rows' results of their partial ones.
+    void merge()
+    {
+        const std::int64_t of_row = partial_numbers(block.d_v);
+        T* const o = block.scratch;
+        for (std::int64_t i = 0; i < block.row_count; ++i) {
+            const T* const first = block.partials + i * of_row;
+            const std::int64_t of_chunk = block.row_count * of_row;
+            V top = set<Arch, T>(first_maximum(block.rows[i]));
+            for (std::int64_t chunk = 0; chunk < block.merged_chunks; ++chunk)
+                top = raised(top, set<Arch, T>(first[chunk * of_chunk]));
+            const T maximum = finite_maximum(largest(top));
+            T sum = power(first_maximum(block.rows[i]) - maximum);
+            for (std::int64_t c = 0; c < block.d_v; ++c) o[c] = T(0);
+            for (std::int64_t chunk = 0; chunk < block.merged_chunks; ++chunk) {
+                const T* const partial = first + chunk * of_chunk;
+                const T factor = power(partial[0] - maximum);
+                sum += factor * partial[1];
+                for (std::int64_t c = 0; c < block.d_v; ++c) o[c] += factor * partial[2 + c];
+            }
+            finish(o, sum, block.rows[i]);
+        }
+        if (block.work) block.work->issued.exponentials += block.row_count * (block.merged_chunks + 1);
     }
 
 private:
@@ -110,7 +141,7 @@ private:
         for (std::int64_t c = 0; c < block.d_k; ++c)
             row.q[c] = widened<Arch, T>(q[c * block.q_stride]) * (block.scale * log2e<T>);
         for (std::int64_t c = 0; c < rounded(block.d_v); ++c) row.o[c] = T(0);
-        row.maximum = block.has_sinks ? from.sink * log2e<T> : -infinity<T>;
+        row.maximum = block.partials ? -infinity<T> : first_maximum(from);  // the sink is for merge()
         row.sum = row.maximum == -infinity<T> ? T(0) : T(1);
         if (block.work) {
             const std::int64_t keys = row.end_key - row.first_key;
@@ -222,6 +253,18 @@ private:
         return load<Arch, T>(s);
     }
 
+    T first_maximum(const AttendRow<T>& row) const { return block.has_sinks ? row.sink * log2e<T> : -infinity<T>; }
+
+    /// What scores are taken against: -inf would make a NaN of -inf.
+    static T finite_maximum(T maximum) { return maximum == -infinity<T> ? T(0) : maximum; }
+
+    static T power(T x)
+    {
+        alignas(64) T numbers[n];
+        write(numbers, power_of_two<Arch, T>(set<Arch, T>(x)));
+        return numbers[0];
+    }
+
     static T largest(V x)
     {
         alignas(64) T numbers[n];
@@ -237,7 +280,7 @@ private:
     {
         const T before = row.maximum;
         row.maximum = new_maximum;
-        const T maximum = row.maximum == -infinity<T> ? T(0) : row.maximum;
+        const T maximum = finite_maximum(row.maximum);
         const std::int64_t first = row.from / n * n;
         V sum = set<Arch, T>(T(0));
         for (std::int64_t key = first; key < row.to; key += n) {
@@ -308,13 +351,20 @@ private:
         }
     }
 
-    void finish(const Row& row, const AttendRow<T>& to) const
+    void leave(const Row& row, T* partial) const
     {
-        const bool weightless = row.sum == T(0);  // no key, or scores of -inf only: a zero row whatever V holds
-        const T inverse = T(1) / row.sum;
+        partial[0] = row.maximum;
+        partial[1] = row.sum;
+        for (std::int64_t c = 0; c < block.d_v; ++c) partial[2 + c] = row.o[c];
+    }
+
+    void finish(const T* o, T sum, const AttendRow<T>& to) const
+    {
+        const bool weightless = sum == T(0);  // no key, or scores of -inf only: a zero row whatever V holds
+        const T inverse = T(1) / sum;
         E* y = static_cast<E*>(to.y);
         for (std::int64_t c = 0; c < block.d_v; ++c)
-            y[c * block.y_stride] = static_cast<E>(weightless ? T(0) : row.o[c] * inverse);
+            y[c * block.y_stride] = static_cast<E>(weightless ? T(0) : o[c] * inverse);
     }
 };
 

@@ -88,6 +88,8 @@ struct KernelTable {
     /// Blend: c[m][lane] = correction[lane] * c[m][lane] + sum over keys of V(key, m) b[key][lane]; A(m, key) is V.
     void (*blend)(const Product<T>&, const T* correction);
 
+    /// Whether attend can do this block in chunks of keys, see AttendBlock::partials.
+    bool (*attends_few)(const AttendBlock<T>&);
     /// Numbers of scratch that attend needs for this block.
     std::int64_t (*attend_scratch)(const AttendBlock<T>&);
     /// The fused operator on one block of query rows; T is also the element type of the tensors.

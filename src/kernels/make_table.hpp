@@ -21,6 +21,7 @@ constexpr KernelTable<T> make_table(Target target)
     table.score = &score<Arch, T>;
     table.softmax = &softmax<Arch, T>;
     table.blend = &blend<Arch, T>;
+    table.attends_few = &attends_few<Arch, T>;
     table.attend_scratch = &attend_scratch<Arch, T>;
     table.attend = &attend<Arch, T, T>;
     if constexpr (sizeof(T) == sizeof(float)) {

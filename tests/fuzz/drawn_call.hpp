@@ -30,6 +30,11 @@ inline Problem draw_problem(ByteSource& source)
         if (source.chance(0.1)) *layout = Layout::repeated;
     // Many small calls find more than a few large ones.
     while (p.n_q > 1 && p.b * p.h * p.n_q * p.n_kv * (p.d_k + p.d_v) > 200'000) p.n_q = (p.n_q + 1) / 2;
+    if (source.chance(0.02)) {  // more keys than are done in one piece
+        p.b = 1;
+        p.n_q = 1 + source.below(2);
+        p.n_kv = 1000 + source.below(1500);
+    }
     if (source.chance(0.03)) p.b = 0;
     if (source.chance(0.03)) p.n_q = 0;
     if (source.chance(0.03)) p.n_kv = 0;
