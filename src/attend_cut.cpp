@@ -10,9 +10,6 @@ namespace headwise {
 
 namespace {
 
-/// Panels of a block at most: enough rows to share each copied tile of K and V.
-constexpr std::int64_t max_panels_of_block = 16;
-
 /// Bytes that the queries and outputs of a block may take, and they together with a tile of K and V, so that all stay in
 /// the second-level cache. (Zen 3, 512 KiB, AVX2, h 1, d_k 512, share of peak: n 512, 2 panels, which are 128 KiB, 83 %,
 /// 4 panels 70 %; n 1024 on a busy machine, 1 panel 69 %, 2 panels 57 %.)
@@ -54,8 +51,8 @@ AttendCut::AttendCut(const AttendSizes& sizes, const QueryRange& range, const Li
     const std::int64_t panels = ceil_div(rows_of_unit_, limits.panel_tokens);
     const std::int64_t bytes = std::min(max_bytes_of_block, max_bytes_with_tile - limits.tile_bytes);
     const std::int64_t fitting =
-        std::clamp<std::int64_t>(bytes / std::max<std::int64_t>(limits.panel_bytes, 1), 1, max_panels_of_block);
-    const std::int64_t most = limits.one_panel_blocks ? 1 : std::min(panels, fitting);
+        std::clamp<std::int64_t>(bytes / std::max<std::int64_t>(limits.panel_bytes, 1), 1, limits.max_panels);
+    const std::int64_t most = std::min(panels, fitting);
     const std::int64_t columns = units_ / units_of_task();
     const std::int64_t panels_in_block =
         range.starts ? panels_of_block(columns, ceil_div(ragged_rows(range.item_count), limits.panel_tokens), most)

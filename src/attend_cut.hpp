@@ -59,7 +59,7 @@ public:
         std::int64_t tile_bytes;  ///< of K and V
         bool one_head_units;
         bool units_in_turn;  ///< one task runs all units of its rows
-        bool one_panel_blocks;
+        std::int64_t max_panels = 16;  ///< of a block: enough rows to share each copied tile of K and V
     };
 
     /// `sizes` and `range` must outlive this object.

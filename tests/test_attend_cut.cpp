@@ -21,7 +21,7 @@ constexpr std::int64_t panel_tokens = 16;
 AttendCut::Limits limits(std::int64_t width)
 {
     const std::int64_t bytes_of_token = 2 * width * static_cast<std::int64_t>(sizeof(float));
-    return {panel_tokens, panel_tokens * bytes_of_token, 96 * bytes_of_token, false, false, false};
+    return {panel_tokens, panel_tokens * bytes_of_token, 96 * bytes_of_token, false, false};
 }
 
 /// Calls check(cut) with the cut that a call in an arena of `threads` threads is given.

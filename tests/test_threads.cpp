@@ -47,6 +47,7 @@ std::vector<Problem> problems()
     with([](Problem& p) { p.softcap = 3, p.alibi = p.scores = true; });
     with([](Problem& p) { p.b = 1, p.h = p.h_kv = 1, p.n_q = 900; });
     with([](Problem& p) { p.b = 1, p.n_q = 1, p.n_kv = 5000; });
+    with([](Problem& p) { p.b = 1, p.h = p.h_kv = 2, p.n_kv = 4000, p.weights = p.mean_weights = true; });
     with([](Problem& p) { p.b = 1, p.h_kv = 3, p.n_q = 1, p.n_kv = 5000, p.sinks = true, p.log_sum_exp = false; });
     return all;
 }

@@ -193,7 +193,7 @@ private:
         tile.rows = panel.rows;
         tile.row_count = panel.row_count;
         const std::int64_t index = tile.first / key_tile;
-        tile.s = scratch.tile_scores(index);
+        tile.s = scratch.tile_scores(panel, index);
 
         const MaskKind mask = block.has_mask ? mask_of(panel).kind(tile.first, covered(tile)) : MaskKind::open;
         if (mask == MaskKind::excluded && !gives_scores(block)) {
@@ -203,7 +203,7 @@ private:
             compute(panel, keys, tile, mask, careful);
         }
         if (block.keeps_weights)
-            for (int i = 0; i < panel.width(); ++i) scratch.history(index)[i] = panel.maximum[i];
+            for (int i = 0; i < panel.width(); ++i) scratch.history(panel, index)[i] = panel.maximum[i];
     }
 
     MaskRows<Arch, T> mask_of(const Panel<Arch, T>& panel) const

@@ -110,7 +110,7 @@ struct AttendBlock {
     bool has_alibi = false;
     bool has_sinks = false;
     bool gives_log_sum_exp = false;
-    bool keeps_weights = false;  ///< some output needs the weights of a whole row; one panel of rows then
+    bool keeps_weights = false;  ///< some output needs the weights of a whole row
     // The mean over heads: blocks that differ in the head alone follow one another with the same scratch memory, in which
     // the mean is summed; the last one hands it out.
     bool has_mean = false;

@@ -96,11 +96,11 @@ private:
                 const auto maximum = load<Arch, T>(panel.maximum + i);
                 const auto no_key = maximum == set<Arch, T>(-infinity<T>);
                 const auto last = xsimd::select(no_key, set<Arch, T>(T(0)), maximum);
-                const auto difference = load<Arch, T>(scratch.history(tile) + i) - last;
+                const auto difference = load<Arch, T>(scratch.history(panel, tile) + i) - last;
                 const auto power = power_of_two<Arch, T>(difference * set<Arch, T>(natural ? log2e<T> : T(1)));
                 write(factor + i, power * load<Arch, T>(inverse + i));
             }
-            T* const weights = scratch.tile_scores(tile);
+            T* const weights = scratch.tile_scores(panel, tile);
             keep_exclusions(panel, weights, first, end - first, factor);
             give_tile_of_weights(panel, weights, first, end - first, factor);
             if (block.has_mean) add_to_mean(panel, weights, tile, first, end - first, factor);
@@ -130,7 +130,7 @@ private:
     void add_to_mean(const Panel<Arch, T>& panel, const T* weights, std::int64_t tile, std::int64_t first,
                      std::int64_t keys, const T* factor) const
     {
-        T* const mean = scratch.mean(tile);
+        T* const mean = scratch.mean(panel, tile);
         for (std::int64_t key = 0; key < keys; ++key)
             for (int i = 0; i < panel.width(); i += n) {
                 const std::int64_t at = key * panel.width() + i;

@@ -45,11 +45,11 @@ public:
             return at;
         };
         const std::int64_t tile = block.n_kv < key_tile ? block.n_kv : key_tile;
-        const std::int64_t tiles = (block.n_kv + key_tile - 1) / key_tile;
-        means = take(block.has_mean ? tiles * key_tile * panel_tokens : 0);
+        tiles = (block.n_kv + key_tile - 1) / key_tile;
+        means = take(block.has_mean ? panel_count() * tiles * key_tile * panel_tokens : 0);
         panels = take(panel_count() * panel_size());
-        scores = take((block.keeps_weights ? tiles * key_tile : tile) * panel_tokens);
-        maxima = take(block.keeps_weights ? tiles * panel_tokens : 0);
+        scores = take((block.keeps_weights ? panel_count() * tiles * key_tile : tile) * panel_tokens);
+        maxima = take(block.keeps_weights ? panel_count() * tiles * panel_tokens : 0);
         k = take(block.k.copied ? tile * block.d_k : 0);
         v = take(tile * block.d_v);
         non_finite = take(block.d_v * panel_tokens);
@@ -100,21 +100,28 @@ public:
         }
     }
 
-    /// Scores of a tile; with keeps_weights every tile has a place of its own.
-    T* tile_scores(std::int64_t tile) const
+    /// Scores of a tile; with keeps_weights every tile of every panel has a place of its own.
+    T* tile_scores(const Panel<Arch, T>& panel, std::int64_t tile) const
     {
-        return scores + (block.keeps_weights ? tile * key_tile * panel_tokens : 0);
+        return scores + (block.keeps_weights ? (panel.index * tiles + tile) * key_tile * panel_tokens : 0);
     }
 
     /// With keeps_weights: the maximum that a tile's weights were taken against, W numbers.
-    T* history(std::int64_t tile) const { return maxima + tile * panel_tokens; }
+    T* history(const Panel<Arch, T>& panel, std::int64_t tile) const
+    {
+        return maxima + (panel.index * tiles + tile) * panel_tokens;
+    }
 
     /// With has_mean: a tile's weights summed over the heads.
-    T* mean(std::int64_t tile) const { return means + tile * key_tile * panel_tokens; }
+    T* mean(const Panel<Arch, T>& panel, std::int64_t tile) const
+    {
+        return means + (panel.index * tiles + tile) * key_tile * panel_tokens;
+    }
 
 private:
     const AttendBlock<T>& block;
     std::int64_t numbers_used = 0;
+    std::int64_t tiles;  ///< of all keys
     T* means;
     T* panels;
     T* scores;
