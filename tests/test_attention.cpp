@@ -85,6 +85,7 @@ TEMPLATE_TEST_CASE("attention: few query rows", "[attention]", float, double, bf
         for (const std::int64_t n_kv : {0, 1, 7, 63, 65, 130, 257, 530, 1100})
             for (const std::int64_t group : {1, 2, 3, 4, 8})
                 for (const std::int64_t n_q : {1, 2}) {
+                    if (n_kv > 300 && group != (n_q == 1 ? 4 : 1)) continue;  // the reference takes long
                     const Problem plain{.b = 2,
                                         .h = 2 * group,
                                         .h_kv = 2,
