@@ -27,10 +27,12 @@ struct Magnitudes {
     double value_gain;
 };
 
-/// A sum of n terms is off by some sqrt(n) roundings of its largest partial sum; its terms are rounded too.
-inline double roundings_of_sum(std::int64_t n)
+/// A sum of n terms is off by some sqrt(n) roundings of its largest partial sum; its terms are rounded too. Terms that
+/// are `alike`, as of a tensor whose elements are one number, are all rounded the same way: then it is n.
+inline double roundings_of_sum(std::int64_t n, bool alike = false)
 {
-    return 8 + 2 * std::sqrt(static_cast<double>(n));
+    const double terms = static_cast<double>(n);
+    return 8 + (alike ? terms : 2 * std::sqrt(terms));
 }
 
 inline double scale_magnitude(const Problem& p, std::int64_t d_k)
@@ -61,12 +63,13 @@ Magnitudes magnitudes(const Inputs<E>& inputs)
         largest = std::max(largest, sum);
     });
     const double q_or_k = std::max(max_magnitude(inputs.Q.view()), max_magnitude(inputs.K.view()));
-    return {.product = scale_magnitude(p, p.d_k) * largest,
-            .product_roundings = roundings_of_sum(p.d_k),
-            .product_gain = product_gain(p, p.d_k, q_or_k),
-            .value = max_magnitude(inputs.V.view()),
-            .value_roundings = 0,
-            .value_gain = 1};
+    return {
+        .product = scale_magnitude(p, p.d_k) * largest,
+        .product_roundings = roundings_of_sum(p.d_k, p.q_layout == Layout::repeated || p.k_layout == Layout::repeated),
+        .product_gain = product_gain(p, p.d_k, q_or_k),
+        .value = max_magnitude(inputs.V.view()),
+        .value_roundings = 0,
+        .value_gain = 1};
 }
 
 /// `inputs` has the options.
@@ -87,7 +90,8 @@ Bounds bounds(const Inputs<E>& inputs, const Magnitudes& largest)
         (p.alibi ? p.alibi_slope * static_cast<double>(p.n_q + p.n_kv + std::abs(p.query_offset)) : 0);
     Bounds b;
     b.score = rounding * (largest.product_roundings * product + 8 * (p.softcap + addends));
-    b.weight = 2 * b.score + rounding * roundings_of_sum(p.n_kv) + result_rounding;
+    const bool alike = p.k_layout == Layout::repeated || p.v_layout == Layout::repeated;
+    b.weight = 2 * b.score + rounding * roundings_of_sum(p.n_kv, alike) + result_rounding;
     b.Y = value * (b.weight + rounding * largest.value_roundings) + result_rounding * std::max(value, smallest_result);
     // An infinite product is the soft cap.
     b.score += result_rounding * std::max(product + p.softcap + addends, smallest_result);
