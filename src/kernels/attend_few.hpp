@@ -1,7 +1,7 @@
 // The fused operator for few query rows, as in decoding: with one query token the panels of attend.hpp would be nearly
 // empty, and the time is what it takes to read K and V. Here the width lies in the lanes:
 //
-//     s[j] = q . K[j]                             lanes of products, added up for `lanes` keys at a time by a transpose
+//     s[j] = q . K[j]                             lanes of products, added up for `lanes` keys at a time
 //     p = exp2(s - m), l = l * correction + sum of p          keys in the lanes
 //     o = o * correction + sum over j of p[j] V[j]            one row of V after the other
 //

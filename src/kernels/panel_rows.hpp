@@ -10,7 +10,6 @@
 
 namespace headwise::kernels {
 
-/// panel[k][token] = factor * rows[token][k * column_stride], k < depth; columns from `tokens` on become 0.
 /// The first whole squares of `count` rows, as many as there are, to the panel whose rows are `width` apart; returns how
 /// many numbers of each row that is. `all`: count is n, which spares asking of each row whether there is one.
 template <class Arch, class T, bool all, class E>
