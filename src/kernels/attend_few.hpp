@@ -85,9 +85,10 @@ public:
 
 private:
     static constexpr int n = lanes_of<Arch, T>;
-    static constexpr std::int64_t max_key_tile = 256;
+    static constexpr std::int64_t max_key_tile = 512;
     static constexpr int chains = 8;  ///< accumulators side by side, to hide the latency of the multiply-adds
     static constexpr int max_together = 4;  ///< rows that share what is loaded of K and V
+    static constexpr std::uintptr_t bytes_ahead = 8 << 10;  ///< fetched of K: 4 to 16 KiB do alike
     using V = Vec<Arch, T>;
 
     struct Row {
@@ -116,7 +117,7 @@ private:
     /// As many as make long streams of K and V, while a tile of both stays in the second-level cache.
     static std::int64_t keys_of_tile(const AttendBlock<T>& b)
     {
-        constexpr std::int64_t tile_numbers = 16 << 10;  // of K, likewise of V
+        constexpr std::int64_t tile_numbers = 32 << 10;  // of K, likewise of V
         const std::int64_t width = b.d_k > b.d_v ? b.d_k : b.d_v;
         return clamped(tile_numbers / width / n * n, n, max_key_tile);
     }
@@ -187,12 +188,13 @@ private:
         blend<count>(some, v);
     }
 
-    /// s[j] = q . K[j] for the n keys from `key` on, -inf for those that are not seen. Rows that share K compute long
-    /// enough on each line of it for the same line of V to be fetched meanwhile; a single row cannot spare the loads.
+    /// s[j] = q . K[j] for the n keys from `key` on, -inf for those that are not seen. A single row goes through K nearly
+    /// as it lies, a stream that the hardware's prefetchers follow. Rows that share K compute long enough on each line of
+    /// it for others to be fetched meanwhile: the same one of V, and one of K further on.
     template <int count>
     void score_keys(Row* some, const Tile& k, const Tile& v, std::int64_t key, V* top) const
     {
-        constexpr int together = chains / count < n ? chains / count : n;  // keys
+        constexpr int together = count == 1 ? 2 : chains / count < n ? chains / count : n;  // keys
         constexpr int vectors_of_line = 64 / int{sizeof(E)} / n;
         const std::int64_t from = some[0].from - key, to = some[0].to - key;
         const bool all = from <= 0 && to >= n;
@@ -219,7 +221,10 @@ private:
                     const V x = load_widened<Arch, T>(at[j] + c);
                     HEADWISE_UNROLL
                     for (int r = 0; r < count; ++r) part[r][j] = multiply_add(x, q[r], part[r][j]);
-                    if (count > 1 && c / n % vectors_of_line == 0) __builtin_prefetch(ahead[j] + c, 0, 2);
+                    if (count > 1 && c / n % vectors_of_line == 0) {
+                        fetch(ahead[j] + c, 0);
+                        fetch(at[j] + c, bytes_ahead);
+                    }
                 }
             }
             HEADWISE_UNROLL
@@ -235,6 +240,12 @@ private:
             write(some[r].s + key, s);
             top[r] = raised(top[r], s);
         }
+    }
+
+    /// Into the second-level cache. The address may be past the matrix: it is no pointer.
+    static HEADWISE_INLINE void fetch(const E* from, std::uintptr_t further)
+    {
+        __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + further), 0, 2);
     }
 
     /// The columns that fill no vector are added, and keys that are not seen excluded.
@@ -308,10 +319,8 @@ private:
     template <int count>
     void blend(Row* some, const Tile& v) const
     {
-        constexpr int wide = chains / count;
         std::int64_t c = 0;
-        for (; c + wide * n <= block.d_v; c += wide * n) blend_columns<count, wide>(some, v, c);
-        for (; c + n <= block.d_v; c += n) blend_columns<count, 1>(some, v, c);
+        blend_vectors<count, chains / count>(some, v, c);
         for (; c < block.d_v; ++c) {
             for (int r = 0; r < count; ++r) {
                 T sum = some[r].o[c];
@@ -320,6 +329,15 @@ private:
                 some[r].o[c] = sum;
             }
         }
+    }
+
+    /// Columns from c on, as many whole vectors as there are, in passes over the tile that are as wide as may be: a pass
+    /// over part of each row is slow, since it jumps from row to row.
+    template <int count, int vectors>
+    HEADWISE_INLINE void blend_vectors(Row* some, const Tile& v, std::int64_t& c) const
+    {
+        for (; c + vectors * n <= block.d_v; c += vectors * n) blend_columns<count, vectors>(some, v, c);
+        if constexpr (vectors > 1) blend_vectors<count, vectors / 2>(some, v, c);
     }
 
     /// Columns c .. c + vectors * n - 1.
