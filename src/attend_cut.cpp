@@ -66,24 +66,24 @@ AttendPlace AttendCut::place(std::int64_t task) const
 {
     const std::int64_t units = units_ / units_of_task();
     std::int64_t index = 0;
-    std::int64_t block = 0;
+    std::int64_t blocks = 0;  // of each unit of the item
     if (range_.starts) {
-        block = blocks_ - 1 - task / units;
         for (std::int64_t end = range_.item_count; end - index > 1;) {
             const std::int64_t middle = index + (end - index) / 2;
-            if (first_ragged_block(middle) <= block) index = middle;
+            if (first_ragged_block(middle) * units <= task) index = middle;
             else end = middle;
         }
-        block -= first_ragged_block(index);
+        task -= first_ragged_block(index) * units;
+        blocks = first_ragged_block(index + 1) - first_ragged_block(index);
     } else {
-        const std::int64_t columns = range_.item_count * units;
-        index = range_.first_item + task % columns / units;
-        block = blocks_ / range_.item_count - 1 - task / columns;
+        blocks = blocks_ / range_.item_count;
+        index = range_.first_item + task / (blocks * units);
+        task %= blocks * units;
     }
     AttendPlace place{};
     place.item = item(index);
-    place.first_unit = task % units;
-    place.first_row = block * rows_of_block_;
+    place.first_unit = task / blocks;
+    place.first_row = (blocks - 1 - task % blocks) * rows_of_block_;
     place.rows_of_item = std::min(rows_of_unit_, (place.item.n_q - range_.first_query) * heads_of_unit_);
     place.row_count = std::min(rows_of_block_, place.rows_of_item - place.first_row);
     return place;

@@ -72,7 +72,8 @@ public:
     std::int64_t rows_of_unit() const { return rows_of_unit_; }
     std::int64_t rows_of_block() const { return rows_of_block_; }
 
-    /// Blocks are the outermost index, the last ones first: with causal attention they have the most keys.
+    /// The blocks of a unit follow one another, so that they find its K and V near; the last ones first, since with causal
+    /// attention they have the most keys.
     AttendPlace place(std::int64_t task) const;
 
 private:
