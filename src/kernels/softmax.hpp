@@ -39,7 +39,7 @@ HEADWISE_INLINE void softmax_tile(T* s, std::int64_t keys, const SoftmaxState<T>
 {
     using V = Vec<Arch, T>;
     constexpr int n = lanes_of<Arch, T>;
-    constexpr int at_once = (TileShape<Arch, T>::registers == 32 ? 2 : 4) / Vectors;
+    constexpr int at_once = 4 / Vectors;
     V maximum[Vectors];
     V sum[Vectors];
     HEADWISE_UNROLL
