@@ -1,6 +1,6 @@
 // The only file that includes xsimd. It gives the kernels one small vector vocabulary, and holds what differs between
 // xsimd's versions (8.1 to 14) and what xsimd has no name for. That last part uses the vector extension that GCC and
-// Clang share, so it needs no intrinsics of one instruction set.
+// Clang share; intrinsics stand only where GCC 12 makes poor code of it.
 //
 // Every name here is a template on Arch (an xsimd architecture): files compiled for different instruction sets must not
 // define the same symbol.
@@ -230,6 +230,19 @@ HEADWISE_INLINE T widened(E element)
     else return static_cast<T>(static_cast<float>(element));
 }
 
+/// n 16-bit integers as the integers of a vector of type Words.
+template <class Words, int n>
+HEADWISE_INLINE Words widened_halves(const void* from)
+{
+#if defined(__AVX512F__)
+    // GCC 12 takes the vector apart and puts it together again: five instructions for one.
+    if constexpr (n == 16) return (Words)_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(from)));
+#endif
+    typename Numbers<std::uint16_t, n>::type halves;
+    __builtin_memcpy(&halves, from, sizeof halves);
+    return __builtin_convertvector(halves, Words);
+}
+
 /// One vector of consecutive elements of storage type E, widened to T. Exact.
 template <class Arch, class T, class E>
 HEADWISE_INLINE Vec<Arch, T> load_widened(const E* from)
@@ -238,12 +251,9 @@ HEADWISE_INLINE Vec<Arch, T> load_widened(const E* from)
     if constexpr (std::is_same_v<E, T>) {
         return load<Arch, T>(from);
     } else if constexpr (std::is_same_v<E, bfloat16> || std::is_same_v<E, float16>) {
-        using Halves = typename Numbers<std::uint16_t, n>::type;
         using Words = typename Numbers<std::uint32_t, n>::type;
         using Floats = typename Numbers<float, n>::type;
-        Halves halves;
-        __builtin_memcpy(&halves, from, sizeof halves);
-        const Words words = __builtin_convertvector(halves, Words);
+        const Words words = widened_halves<Words, n>(from);
         Floats floats;
         if constexpr (std::is_same_v<E, bfloat16>) {
             floats = (Floats)(words << 16);
@@ -263,8 +273,8 @@ HEADWISE_INLINE Vec<Arch, T> load_widened(const E* from)
     }
 }
 
-/// n bytes as the integers of a vector of type Bits. In steps that GCC 12 has instructions for: it takes narrow vectors
-/// apart and widens their bytes one by one.
+/// n bytes, up to 8, as the integers of a vector of type Bits. In steps that GCC 12 has instructions for: it takes narrow
+/// vectors apart and widens their bytes one by one.
 template <class Bits, int n>
 HEADWISE_INLINE Bits widened_bytes(const void* from)
 {
@@ -273,18 +283,14 @@ HEADWISE_INLINE Bits widened_bytes(const void* from)
     using Words = typename Numbers<std::uint32_t, 4>::type;
     Bytes bytes{};
     __builtin_memcpy(&bytes, from, n);
-    if constexpr (n == 16) {
-        return __builtin_convertvector(bytes, Bits);
+    const Halves halves =
+        (Halves)__builtin_shufflevector(bytes, Bytes{}, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    if constexpr (n == 8) {
+        return __builtin_convertvector(halves, Bits);
     } else {
-        const Halves halves =
-            (Halves)__builtin_shufflevector(bytes, Bytes{}, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-        if constexpr (n == 8) {
-            return __builtin_convertvector(halves, Bits);
-        } else {
-            const Words words = (Words)__builtin_shufflevector(halves, Halves{}, 0, 8, 1, 9, 2, 10, 3, 11);
-            if constexpr (n == 4) return __builtin_convertvector(words, Bits);
-            else return (Bits)__builtin_shufflevector(words, Words{}, 0, 4, 1, 5);
-        }
+        const Words words = (Words)__builtin_shufflevector(halves, Halves{}, 0, 8, 1, 9, 2, 10, 3, 11);
+        if constexpr (n == 4) return __builtin_convertvector(words, Bits);
+        else return (Bits)__builtin_shufflevector(words, Words{}, 0, 4, 1, 5);
     }
 }
 
@@ -292,12 +298,23 @@ HEADWISE_INLINE Bits widened_bytes(const void* from)
 template <class Arch, class T>
 HEADWISE_INLINE Vec<Arch, T> load_boolean_bias(const bool* from)
 {
-    using Values = typename Native<Arch, T>::Values;
-    using Bits = typename Native<Arch, T>::Bits;
     constexpr int n = lanes_of<Arch, T>;
-    const Bits excluded = (widened_bytes<Bits, n>(from) == 0);
-    const Values minus_infinity = Values{} - infinity<T>;
-    return from_native<Arch, T>((Values)(excluded & (Bits)minus_infinity));
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    if constexpr (std::is_base_of_v<xsimd::avx512f, Arch>) {  // the bytes make a mask without being widened
+        __m128i bytes{};
+        __builtin_memcpy(&bytes, from, n);
+        const __mmask16 excluded = _mm_cmpeq_epi8_mask(bytes, __m128i{});
+        if constexpr (n == 16) return _mm512_maskz_mov_ps(excluded, _mm512_set1_ps(-infinity<float>));
+        else return _mm512_maskz_mov_pd(static_cast<__mmask8>(excluded), _mm512_set1_pd(-infinity<double>));
+    } else
+#endif
+    {
+        using Values = typename Native<Arch, T>::Values;
+        using Bits = typename Native<Arch, T>::Bits;
+        const Bits excluded = (widened_bytes<Bits, n>(from) == 0);
+        const Values minus_infinity = Values{} - infinity<T>;
+        return from_native<Arch, T>((Values)(excluded & (Bits)minus_infinity));
+    }
 }
 
 }  // namespace headwise::kernels
