@@ -1,7 +1,8 @@
 // The layer. A forward has four phases, each a set of tasks over panels of tokens:
 //   1. K and V of all tokens, from X_kv: rows (item, kv head, token, width), close together
 //   then, for a limited number of tokens at a time, so that the memory of a long sequence stays bounded:
-//   2. Q as panels, all heads below one another
+//   2. Q as panels, all heads below one another; where the limit does not matter and X is X_kv, together with 1, so that
+//      the tokens are transposed once
 //   3. the fused operator, panel to panel: head i writes its rows of the concatenated panel
 //   4. the output projection of the concatenated panels, and the only transpose on the way out
 #include <headwise/multi_head_attention.hpp>
@@ -39,6 +40,12 @@ struct BasicMultiHeadAttention<T>::Packed {
 };
 
 namespace {
+
+template <class T>
+bool same(const TensorView<const T, 3>& x, const TensorView<const T, 3>& y)
+{
+    return x.data == y.data && x.shape == y.shape && x.strides == y.strides;
+}
 
 /// One forward whose arguments have been checked.
 template <class T>
@@ -88,25 +95,30 @@ struct Forward {
         const TensorView<T, 4> V(v, {sizes.batch, sizes.kv_heads, sizes.n_kv, sizes.d_v});
 
         const ProjectTokens<T> project{kernels, options.work};
-        project.to_heads(W_k, X_kv, K, &Work::project_k);
-        project.to_heads(W_v, X_kv, V, &Work::project_v);
+        const auto to_K = project.to_heads(W_k, K, &Work::project_k);
+        const auto to_V = project.to_heads(W_v, V, &Work::project_v);
+        const PanelRange all_keys{0, sizes.batch, 0, sizes.n_kv};
+        const bool q_at_once = most.items == sizes.batch && most.tokens == sizes.n_q && same(X, X_kv);
+        if (q_at_once) project.run(X, all_keys, to_K, to_V, project.to_panels(W_q, q, &Work::project_q));
+        else project.run(X_kv, all_keys, to_K, to_V);
         const AttendPlan<T> attend(kernels, sizes, K, V, options);
         for (std::int64_t item = 0; item < sizes.batch; item += most.items)
             for (std::int64_t token = 0; token < sizes.n_q; token += most.tokens) {
                 const PanelRange range{item, std::min(most.items, sizes.batch - item), token,
                                        std::min(most.tokens, sizes.n_q - token)};
-                run_chunk(project, attend, range, q, X, Y);
+                if (!q_at_once) project.run(X, range, project.to_panels(W_q, q, &Work::project_q));
+                run_chunk(project, attend, range, q, Y);
             }
     }
 
+    /// Queries of the chunk in `q`, room for the heads' outputs behind them.
     void run_chunk(const ProjectTokens<T>& project, const AttendPlan<T>& attend, const PanelRange& range, T* q,
-                   TensorView<const T, 3> X, TensorView<T, 3> Y) const
+                   TensorView<T, 3> Y) const
     {
         const std::int64_t panels_of_item = ceil_div(range.tokens, kernels.panel_tokens());
         const std::int64_t q_panel = sizes.heads * sizes.d_k * kernels.panel_tokens();
         const std::int64_t y_panel = sizes.heads * sizes.d_v * kernels.panel_tokens();
         T* const concatenated = q + range.items * panels_of_item * q_panel;
-        project.to_panels(W_q, X, range, q);
         attend.run({q,
                     panels_of_item * q_panel,
                     q_panel,

@@ -22,68 +22,11 @@ struct PanelRange {
     std::int64_t tokens;
 };
 
-/// Products of a packed matrix with the tokens of a tensor. Where there are fewer panels than threads want, the
-/// matrix's rows are shared out too, in whole strips, which changes no bit of the results.
+/// Products of packed matrices with the tokens of a tensor. Where there are fewer panels than threads want, the
+/// matrices' rows are shared out too, in whole strips, which changes no bit of the results.
 template <class T>
 class ProjectTokens {
-public:
-    ProjectTokens(const KernelTable<T>& kernels, WorkReport* work) : kernels_(kernels), work_(work) {}
-
-    /// to (items, heads, tokens, width) = from (items, tokens, depth) times W, per head.
-    void to_heads(const PackedMatrix<T>& W, TensorView<const T, 3> from, TensorView<T, 4> to,
-                  std::int64_t Work::* stage) const
-    {
-        const PanelRange all{0, from.shape[0], 0, from.shape[1]};
-        const auto step = [&](const Piece& piece, const T* in, T* out) {
-            kernels_.project(W.projection(in, out, piece.first_row, piece.rows, piece.vectors));
-            for (std::int64_t row = piece.first_row; row < piece.first_row + piece.rows;) {
-                const std::int64_t head = row / W.width();
-                const std::int64_t column = row % W.width();
-                const std::int64_t columns = std::min(W.width() - column, piece.first_row + piece.rows - row);
-                kernels_.panel_to_rows({out + (row - piece.first_row) * piece.width,
-                                        &to(piece.item, head, piece.token, column), to.strides[2], to.strides[3],
-                                        piece.tokens, columns, piece.vectors});
-                row += columns;
-            }
-        };
-        run(W, all, stage, gather(from, W.depth()), step);
-    }
-
-    /// The tokens of `range` times W as panels of W.rows() rows, one after another.
-    void to_panels(const PackedMatrix<T>& W, TensorView<const T, 3> from, const PanelRange& range, T* to) const
-    {
-        run(W, range, &Work::project_q, gather(from, W.depth()), [&](const Piece& piece, const T* in, T*) {
-            T* const panel = to + piece.panel * W.rows() * kernels_.panel_tokens() + piece.first_row * piece.width;
-            kernels_.project(W.projection(in, panel, piece.first_row, piece.rows, piece.vectors));
-        });
-    }
-
-    /// to (items, tokens, W.rows()), the tokens of `range` only, = panels of W.depth() rows times W.
-    void from_panels(const PackedMatrix<T>& W, const T* panels, const PanelRange& range, TensorView<T, 3> to) const
-    {
-        const auto in_place = [&](const Piece& piece, T*) {
-            return panels + piece.panel * W.depth() * kernels_.panel_tokens();
-        };
-        run(W, range, &Work::project_o, in_place, [&](const Piece& piece, const T* in, T* out) {
-            kernels_.project(W.projection(in, out, piece.first_row, piece.rows, piece.vectors));
-            kernels_.panel_to_rows({out, &to(piece.item, piece.token, piece.first_row), to.strides[1], to.strides[2],
-                                    piece.tokens, piece.rows, piece.vectors});
-        });
-    }
-
-private:
-    /// Panels that a task works on together, so that each block of the matrix is fetched once for all of them, where
-    /// the matrix is this large. (Zen 3, AVX2, one thread, n 128, d_model 2048: 49 to 74 % of the peak; 1024 lost 3.)
-    static constexpr std::int64_t max_panels = 4;
-    static constexpr std::int64_t large_matrix_bytes = 8 << 20;
-
-    /// Rows of the matrix in a block are a multiple of this: whole strips, and whole vectors on every instruction set.
-    static constexpr std::int64_t row_step = 4 * strip_rows;
-
-    /// Bytes of a block of the matrix, which should stay in the second-level cache beside the panels.
-    static constexpr std::int64_t block_bytes = 128 << 10;
-
-    /// What one step of a task works on: some rows of the matrix, one panel of tokens.
+    /// What one step of a task works on: some rows of a matrix, one panel of tokens.
     struct Piece {
         std::int64_t panel;  ///< within the range
         std::int64_t item;
@@ -95,33 +38,130 @@ private:
         int width;
     };
 
-    /// How the product is cut into tasks: tasks = groups of panels x parts of the rows.
+    /// A matrix, and what is done with its product: step(piece, panel, buffer) does a piece of it.
+    template <class Step>
+    struct Product {
+        const PackedMatrix<T>& W;
+        std::int64_t Work::* stage;
+        Step step;
+    };
+
+public:
+    ProjectTokens(const KernelTable<T>& kernels, WorkReport* work) : kernels_(kernels), work_(work) {}
+
+    /// The tokens of `range` times the matrices of all `products`, each of which is to_heads() or to_panels(). Small
+    /// matrices share one pass over the tokens.
+    template <class... Steps>
+    void run(TensorView<const T, 3> from, const PanelRange& range, const Product<Steps>&... products) const
+    {
+        const auto gather = [&](const Piece& piece, T* to) -> const T* {
+            T* const rows = const_cast<T*>(&from(piece.item, piece.token, 0));  // PanelRows serves both directions
+            kernels_.rows_to_panel(
+                {to, rows, from.strides[1], from.strides[2], piece.tokens, from.shape[2], piece.vectors});
+            return to;
+        };
+        const std::int64_t numbers = (products.W.rows() + ...) * from.shape[2];
+        if (numbers * static_cast<std::int64_t>(sizeof(T)) <= max_bytes_together)
+            run_tasks_on(range, gather, products...);
+        else (run_tasks_on(range, gather, products), ...);
+    }
+
+    /// To rows (items, heads, tokens, width).
+    auto to_heads(const PackedMatrix<T>& W, TensorView<T, 4> to, std::int64_t Work::* stage) const
+    {
+        return product(W, stage, [this, &W, to](const Piece& piece, const T* in, T* out) {
+            kernels_.project(W.projection(in, out, piece.first_row, piece.rows, piece.vectors));
+            for (std::int64_t row = piece.first_row; row < piece.first_row + piece.rows;) {
+                const std::int64_t head = row / W.width();
+                const std::int64_t column = row % W.width();
+                const std::int64_t columns = std::min(W.width() - column, piece.first_row + piece.rows - row);
+                kernels_.panel_to_rows({out + (row - piece.first_row) * piece.width,
+                                        &to(piece.item, head, piece.token, column), to.strides[2], to.strides[3],
+                                        piece.tokens, columns, piece.vectors});
+                row += columns;
+            }
+        });
+    }
+
+    /// To panels of W.rows() rows, one after another.
+    auto to_panels(const PackedMatrix<T>& W, T* to, std::int64_t Work::* stage) const
+    {
+        return product(W, stage, [this, &W, to](const Piece& piece, const T* in, T*) {
+            T* const panel = to + piece.panel * W.rows() * kernels_.panel_tokens() + piece.first_row * piece.width;
+            kernels_.project(W.projection(in, panel, piece.first_row, piece.rows, piece.vectors));
+        });
+    }
+
+    /// to (items, tokens, W.rows()), the tokens of `range` only, = panels of W.depth() rows times W.
+    void from_panels(const PackedMatrix<T>& W, const T* panels, const PanelRange& range, TensorView<T, 3> to) const
+    {
+        const auto in_place = [&](const Piece& piece, T*) {
+            return panels + piece.panel * W.depth() * kernels_.panel_tokens();
+        };
+        const auto step = [&](const Piece& piece, const T* in, T* out) {
+            kernels_.project(W.projection(in, out, piece.first_row, piece.rows, piece.vectors));
+            kernels_.panel_to_rows({out, &to(piece.item, piece.token, piece.first_row), to.strides[1], to.strides[2],
+                                    piece.tokens, piece.rows, piece.vectors});
+        };
+        run_tasks_on(range, in_place, product(W, &Work::project_o, step));
+    }
+
+private:
+    /// Matrices that are more than this are done one after the other, so that each stays as near as it can. (Zen 4, layer
+    /// n 16, d_model 384 on two threads: together 1.07 times as fast; n 512, d_model 768 on one: 0.98.)
+    static constexpr std::int64_t max_bytes_together = 4 << 20;
+
+    /// Panels that a task works on together, so that each block of the matrix is fetched once for all of them, where
+    /// the matrix is this large. (Zen 3, AVX2, one thread, n 128, d_model 2048: 49 to 74 % of the peak; 1024 lost 3.)
+    static constexpr std::int64_t max_panels = 4;
+    static constexpr std::int64_t large_matrix_bytes = 8 << 20;
+
+    /// Rows of the matrix in a block are a multiple of this: whole strips, and whole vectors on every instruction set.
+    static constexpr std::int64_t row_step = 4 * strip_rows;
+
+    /// Bytes of a block of the matrix, which should stay in the second-level cache beside the panels.
+    static constexpr std::int64_t block_bytes = 128 << 10;
+
+    template <class Step>
+    static Product<Step> product(const PackedMatrix<T>& W, std::int64_t Work::* stage, const Step& step)
+    {
+        return {W, stage, step};
+    }
+
+    /// Rows of W with those that fill its last strip.
+    static std::int64_t padded_rows(const PackedMatrix<T>& W) { return ceil_div(W.rows(), strip_rows) * strip_rows; }
+
+    /// How the products are cut into tasks: tasks = groups of panels x parts of the rows, which are the padded rows of all
+    /// matrices one after the other.
     struct Cut {
         std::int64_t panels_of_item;
         std::int64_t panels;
         std::int64_t panels_of_group;
         std::int64_t groups;
+        std::int64_t rows;
         std::int64_t rows_of_part;
         std::int64_t parts;
         std::int64_t rows_of_block;
     };
 
-    Cut cut(const PackedMatrix<T>& W, const PanelRange& range) const
+    /// For `rows` rows of matrices of which the largest has `most_rows`.
+    Cut cut(std::int64_t rows, std::int64_t most_rows, std::int64_t depth, const PanelRange& range) const
     {
         Cut cut;
         const std::int64_t full = kernels_.panel_tokens();
+        const std::int64_t row_bytes = depth * static_cast<std::int64_t>(sizeof(T));
         cut.panels_of_item = ceil_div(range.tokens, full);
         cut.panels = range.items * cut.panels_of_item;
         const std::int64_t wanted = thread_count() == 1 ? 1 : 4 * thread_count();
-        const bool large = W.rows() * W.depth() * static_cast<std::int64_t>(sizeof(T)) > large_matrix_bytes;
+        const bool large = most_rows * row_bytes > large_matrix_bytes;
         cut.panels_of_group = large ? std::clamp<std::int64_t>(cut.panels / wanted, 1, max_panels) : 1;
         cut.groups = ceil_div(cut.panels, cut.panels_of_group);
-        const std::int64_t strips = ceil_div(W.rows(), strip_rows);
+        cut.rows = rows;
+        const std::int64_t strips = rows / strip_rows;
         const std::int64_t parts = std::clamp<std::int64_t>(wanted / cut.groups, 1, strips);
         cut.rows_of_part = ceil_div(strips, parts) * strip_rows;
-        cut.parts = ceil_div(W.rows(), cut.rows_of_part);
-        const std::int64_t step_bytes = row_step * W.depth() * static_cast<std::int64_t>(sizeof(T));
-        const std::int64_t steps = std::max<std::int64_t>(1, block_bytes / step_bytes);
+        cut.parts = ceil_div(rows, cut.rows_of_part);
+        const std::int64_t steps = std::max<std::int64_t>(1, block_bytes / (row_step * row_bytes));
         cut.rows_of_block = cut.panels_of_group == 1 ? cut.rows_of_part : std::min(cut.rows_of_part, steps * row_step);
         return cut;
     }
@@ -140,26 +180,17 @@ private:
         return piece;
     }
 
-    /// A function that makes a panel of a piece's tokens in the buffer it is given.
-    auto gather(const TensorView<const T, 3>& from, std::int64_t depth) const
-    {
-        return [&from, depth, this](const Piece& piece, T* to) -> const T* {
-            T* const rows = const_cast<T*>(&from(piece.item, piece.token, 0));  // PanelRows serves both directions
-            kernels_.rows_to_panel({to, rows, from.strides[1], from.strides[2], piece.tokens, depth, piece.vectors});
-            return to;
-        };
-    }
-
-    /// panel_of(piece, buffer) gives a piece's panel, step(piece, panel, buffer) does its rows.
-    template <class PanelOf, class Step>
-    void run(const PackedMatrix<T>& W, const PanelRange& range, std::int64_t Work::* stage, const PanelOf& panel_of,
-             const Step& step) const
+    /// panel_of(piece, buffer) gives a piece's panel.
+    template <class PanelOf, class... Steps>
+    void run_tasks_on(const PanelRange& range, const PanelOf& panel_of, const Product<Steps>&... products) const
     {
         if (range.items == 0 || range.tokens == 0) return;
-        const Cut how = cut(W, range);
-        const double work = static_cast<double>(range.items * range.tokens) * static_cast<double>(W.rows() * W.depth());
-        const std::int64_t in_numbers = W.depth() * kernels_.panel_tokens();
-        const std::int64_t out_numbers = how.rows_of_block * kernels_.panel_tokens();
+        const std::int64_t depth = std::max({products.W.depth()...});  // they are all the same
+        const std::int64_t most_rows = std::max({padded_rows(products.W)...});
+        const Cut how = cut((padded_rows(products.W) + ...), most_rows, depth, range);
+        const double work = static_cast<double>(range.items * range.tokens) * static_cast<double>(how.rows * depth);
+        const std::int64_t in_numbers = depth * kernels_.panel_tokens();
+        const std::int64_t out_numbers = std::min(how.rows_of_block, most_rows) * kernels_.panel_tokens();
         const std::size_t bytes = Scratch::size<T>(how.panels_of_group * in_numbers) + Scratch::size<T>(out_numbers);
         run_tasks(how.groups * how.parts, work, [&](TaskQueue& queue) {
             Scratch scratch(bytes);
@@ -175,16 +206,29 @@ private:
                     panels[i] = panel_of(pieces[i], in + i * in_numbers);
                 }
                 const std::int64_t first_row = task / how.groups * how.rows_of_part;
-                const std::int64_t end_row = std::min(first_row + how.rows_of_part, W.rows());
-                for (std::int64_t row = first_row; row < end_row; row += how.rows_of_block)
+                const std::int64_t end_row = std::min(first_row + how.rows_of_part, how.rows);
+                for (std::int64_t row = first_row; row < end_row; row += how.rows_of_block) {
+                    const std::int64_t end = std::min(row + how.rows_of_block, end_row);
                     for (std::int64_t i = 0; i < count; ++i) {
-                        pieces[i].first_row = row;
-                        pieces[i].rows = std::min(how.rows_of_block, end_row - row);
-                        step(pieces[i], panels[i], out);
+                        std::int64_t begin = 0;
+                        (step_within(products, pieces[i], panels[i], out, row, end, begin), ...);
                     }
+                }
             }
         });
-        report(W, range, stage);
+        (report(products.W, range, products.stage), ...);
+    }
+
+    /// The step of those rows of a matrix that lie within [first, end) of all; row 0 of the matrix is row `begin`, which
+    /// moves on to the next matrix.
+    template <class Step>
+    static void step_within(const Product<Step>& product, Piece& piece, const T* panel, T* out, std::int64_t first,
+                            std::int64_t end, std::int64_t& begin)
+    {
+        piece.first_row = std::max<std::int64_t>(first - begin, 0);
+        piece.rows = std::min(end - begin, product.W.rows()) - piece.first_row;
+        if (piece.rows > 0) product.step(piece, panel, out);
+        begin += padded_rows(product.W);
     }
 
     /// Every panel meets every row, whatever the tasks were.

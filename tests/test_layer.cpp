@@ -59,6 +59,7 @@ std::vector<LayerProblem> layer_problems()
         {.shape = {.d_model = 32, .heads = 4, .kv_heads = 2, .d_k = 11, .d_v = 5, .d_model_kv = 23},
          .b = 3, .n = 1, .n_kv = 7},
         {.shape = {.d_model = 59, .heads = 2, .d_k = 64, .d_v = 111, .d_model_kv = 128}, .n = 35, .n_kv = 3},
+        {.shape = {.d_model = 601, .heads = 10, .d_k = 60}, .n = 18},  // too large for one pass over the tokens
     };
 }
 
