@@ -8,6 +8,7 @@
 #include "ceil_div.hpp"
 #include "check.hpp"
 #include "key_range.hpp"
+#include "mask_range.hpp"
 #include "parallel.hpp"
 #include "scratch.hpp"
 
@@ -73,6 +74,7 @@ struct AttendPlan<E>::Queries {
     TensorView<E, 4> Y;
     const QueryPanels<T>* panels;  ///< instead of Q and Y, or null
     QueryRange range;
+    bool mask_is_ranges = false;  ///< each row of the mask leaves one range of keys, and is taken as bounds
 };
 
 template <class E>
@@ -123,6 +125,11 @@ void AttendPlan<E>::run(const Queries& queries) const
     if (queries.range.item_count == 0 || queries.range.query_count == 0) return;
     const AttendCut cut(sizes_, queries.range, limits(queries));
     const AttendBlock<T> common = block_of(queries, cut);
+    if (common.has_mask) {
+        Queries bounded = queries;
+        bounded.mask_is_ranges = true;
+        if (kernels_.attends_few(block_of(bounded, cut)) && mask_is_ranges(queries.range)) return run(bounded);
+    }
     if (!queries.range.starts && sizes_.n_kv > keys_of_chunk && kernels_.attends_few(common))
         return run_in_chunks(queries, cut, common);
 
@@ -210,7 +217,7 @@ AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries& qu
     block.scores_stride = options_.scores.strides[3];
     block.scale = static_cast<T>(options_.scale.value_or(1 / std::sqrt(static_cast<double>(sizes_.d_k))));
     block.softcap = static_cast<T>(options_.softcap);
-    block.has_mask = options_.mask.given();
+    block.has_mask = options_.mask.given() && !queries.mask_is_ranges;
     if (block.has_mask) {
         const std::int64_t keys = options_.mask.shape()[3];
         block.mask_type = options_.mask.type();
@@ -220,7 +227,6 @@ AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries& qu
     block.has_alibi = options_.alibi.given();
     block.has_sinks = options_.sinks.given();
     block.score_stage = options_.scores.given() ? static_cast<int>(options_.score_stage) : -1;
-    block.gives_log_sum_exp = options_.log_sum_exp.given();
     block.keeps_weights = keeps_weights(options_);
     block.has_mean = options_.mean_weights.given();
     block.mean_factor = T(1) / static_cast<T>(sizes_.heads);
@@ -324,7 +330,9 @@ void AttendPlan<E>::describe_rows(const Queries& queries, const AttendCut& cut, 
             row.y = element(queries.Y, item.tensor, head, item.first_row + query);
         }
         row.position = saturating_add(query, offset);
-        const KeyRange range = bounded ? visible_keys(options_, row.position, keys) : KeyRange{0, keys};
+        KeyRange range = bounded ? visible_keys(options_, row.position, keys) : KeyRange{0, keys};
+        if (queries.mask_is_ranges)
+            range = intersection(range, *mask_range(options_.mask, {item.index, head, query}, sizes_.n_kv));
         row.first_key = std::clamp(range.first, chunk.first, chunk.end);
         row.end_key = std::clamp(range.end, chunk.first, chunk.end);
         if (has_more) describe_more(item, head, query, row);
@@ -361,19 +369,25 @@ std::int64_t AttendPlan<E>::keys_of(const AttendItem& item) const
     return std::min(keys, options_.mask.shape()[3]);
 }
 
+template <class E>
+bool AttendPlan<E>::mask_is_ranges(const QueryRange& range) const
+{
+    const auto& shape = options_.mask.shape();
+    const std::int64_t items = shape[0] == 1 ? 1 : range.item_count, heads = shape[1] == 1 ? 1 : sizes_.heads;
+    const std::int64_t queries = shape[2] == 1 ? 1 : range.query_count;
+    for (std::int64_t item = range.first_item; item < range.first_item + items; ++item)
+        for (std::int64_t head = 0; head < heads; ++head)
+            for (std::int64_t query = range.first_query; query < range.first_query + queries; ++query)
+                if (!mask_range(options_.mask, {item, head, query}, sizes_.n_kv)) return false;
+    return true;
+}
+
 /// What only some options need.
 template <class E>
 void AttendPlan<E>::describe_more(const AttendItem& item, std::int64_t head, std::int64_t query,
                                   AttendRow<T>& row) const
 {
-    if (options_.mask.given()) {
-        const auto& shape = options_.mask.shape();
-        const auto& strides = options_.mask.strides();
-        const std::int64_t offset = (shape[0] == 1 ? 0 : item.index * strides[0]) +
-                                    (shape[1] == 1 ? 0 : head * strides[1]) + (shape[2] == 1 ? 0 : query * strides[2]);
-        row.mask = static_cast<const char*>(options_.mask.data()) +
-                   offset * static_cast<std::int64_t>(bytes_of(options_.mask.type()));
-    }
+    if (options_.mask.given()) row.mask = mask_row(options_.mask, {item.index, head, query});
     if (options_.alibi.given()) row.alibi_slope = options_.alibi(head);
     if (options_.sinks.given()) row.sink = options_.sinks(head);
     row.weights = options_.weights.given() ? element(options_.weights, item.index, head, query) : nullptr;

@@ -33,6 +33,7 @@ struct Problem {
     MaskKind mask = MaskKind::none;
     std::array<std::int64_t, 4> mask_shape{1, 1, 1, 1};
     Layout mask_layout = Layout::dense;
+    bool mask_is_ranges = false;  ///< each row of a boolean mask leaves one range of keys
     bool sinks = false, alibi = false;
     double alibi_slope = 0.02;  ///< of head 0; each later head has half of it
 
@@ -58,7 +59,8 @@ struct Problem {
         if (right_window >= 0) s << ", right_window " << right_window;
         if (mask != MaskKind::none)
             s << ", mask kind " << static_cast<int>(mask) << " (" << mask_shape[0] << ", " << mask_shape[1] << ", "
-              << mask_shape[2] << ", " << mask_shape[3] << ") layout " << static_cast<int>(mask_layout);
+              << mask_shape[2] << ", " << mask_shape[3] << ") layout " << static_cast<int>(mask_layout)
+              << (mask_is_ranges ? ", ranges" : "");
         s << (sinks ? ", sinks" : "") << (alibi ? ", alibi" : "") << (weights ? ", weights" : "")
           << (mean_weights ? ", mean_weights" : "") << (log_sum_exp ? ", log_sum_exp" : "");
         if (scores) s << ", scores at stage " << static_cast<int>(score_stage);
@@ -162,7 +164,15 @@ private:
             return kind == 0 ? false : kind == 1 ? true : random.chance(0.4);
         };
         constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
-        fill(boolean_mask, [&](const auto& index) { return !excluded(index); });
+        const auto in_range = [&](const std::array<std::int64_t, 4>& index) {
+            const std::int64_t keys = problem.mask_shape[3];
+            Random of_row(salt + static_cast<std::uint64_t>(index[0] * 10007 + index[1] * 1009 + index[2] * 31));
+            const std::int64_t first = of_row.chance(0.5) ? 0 : of_row.below(keys + 1);
+            const std::int64_t end = of_row.chance(0.3) ? keys : of_row.below(keys + 1);
+            return first <= index[3] && index[3] < end;
+        };
+        fill(boolean_mask,
+             [&](const auto& index) { return problem.mask_is_ranges ? in_range(index) : !excluded(index); });
         fill(float_mask,
              [&](const auto& index) { return element<float>(excluded(index) ? minus_infinity : random.normal()); });
         fill(element_mask,

@@ -80,7 +80,7 @@ TEMPLATE_TEST_CASE("attention: few query rows", "[attention]", float, double, bf
 {
     for_each_target([](Target target) {
         INFO(headwise::name(target));
-        Errors all;
+        Errors all, log_sum_exp;
         std::uint64_t seed = 1;
         for (const std::int64_t n_kv : {0, 1, 7, 63, 65, 130, 257, 530, 1100})
             for (const std::int64_t group : {1, 2, 3, 4, 8})
@@ -95,16 +95,31 @@ TEMPLATE_TEST_CASE("attention: few query rows", "[attention]", float, double, bf
                                         .d_v = widths[seed / 2 % widths.size()],
                                         .seed = seed};
                     ++seed;
-                    std::vector<Problem> problems(6, plain);
+                    std::vector<Problem> problems(11, plain);
                     problems[1].causal = true, problems[1].query_offset = n_kv - n_q;
                     problems[2].kv_lengths = problems[2].sinks = true;
                     problems[3].left_window = 20, problems[3].query_offset = n_kv / 2;
                     problems[4].k_layout = problems[4].v_layout = Layout::tokens_first;
                     problems[5].k_layout = problems[5].q_layout = problems[5].y_layout = Layout::spread;
-                    for (const Problem& problem : problems) all.include(compare<TestType>(problem).errors_of_Y);
+                    problems[6].alibi = problems[6].log_sum_exp = true, problems[6].query_offset = n_kv - n_q;
+                    problems[7].softcap = 3, problems[7].log_sum_exp = problems[7].sinks = true;
+                    for (std::size_t i = 8; i < 11; ++i) problems[i].mask = MaskKind::boolean;
+                    problems[8].mask_shape = {2, 1, 1, n_kv}, problems[8].mask_is_ranges = true;
+                    problems[8].log_sum_exp = true;
+                    problems[9].mask_shape = {1, 2 * group, n_q, n_kv}, problems[9].mask_is_ranges = true;
+                    problems[9].alibi = problems[9].causal = true, problems[9].query_offset = n_kv - n_q;
+                    problems[10].mask_shape = {1, 2 * group, 1, n_kv};
+                    if (n_kv == 530) problems.resize(6);
+                    for (const Problem& problem : problems) {
+                        const Comparison c = compare<TestType>(problem);
+                        all.include(c.errors_of_Y);
+                        log_sum_exp.include(c.errors_of_log_sum_exp);
+                    }
                 }
         INFO("largest error " << all.kernels << ", plain evaluation " << all.plain);
         CHECK(all.earned(0));  // of all together: of a single row, one score's rounding decides
+        INFO("log-sum-exp " << log_sum_exp.kernels << ", plain evaluation " << log_sum_exp.plain);
+        CHECK(log_sum_exp.earned(0));
     });
 }
 

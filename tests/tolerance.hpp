@@ -26,6 +26,7 @@ struct Errors {
 struct Comparison {
     std::string failures;
     Errors errors_of_Y;
+    Errors errors_of_log_sum_exp;
 
     template <class E, class T, int Rank>
     Errors add(const std::string& name, const Tensor<E, Rank>& got, const Tensor<E, Rank>& plain,
@@ -52,8 +53,8 @@ Comparison compare_outputs(const Inputs<E>& inputs, const Outputs<E>& got, const
     c.add("weights", got.weights, plain.weights, want.weights, 1);
     c.add("mean_weights", got.mean_weights, plain.mean_weights, want.mean_weights, 1);
     c.add("scores", got.scores, plain.scores, want.scores, std::max(1.0, max_magnitude(want.scores.view())));
-    c.add("log_sum_exp", got.log_sum_exp, plain.log_sum_exp, want.log_sum_exp,
-          std::max(1.0, max_magnitude(want.log_sum_exp.view())));
+    c.errors_of_log_sum_exp = c.add("log_sum_exp", got.log_sum_exp, plain.log_sum_exp, want.log_sum_exp,
+                                    std::max(1.0, max_magnitude(want.log_sum_exp.view())));
     if (!got.intact_around()) c.failures += "memory beside an output was written; ";
     if (!c.failures.empty()) c.failures += inputs.problem.text();
     return c;

@@ -17,6 +17,7 @@
 #include "kernels/attend_block.hpp"
 #include "kernels/exp2.hpp"
 #include "kernels/kernel_table.hpp"
+#include "kernels/visible_keys.hpp"
 
 namespace headwise::kernels {
 
@@ -27,12 +28,11 @@ public:
     /// use. (AVX2, d_k 64: 20 cycles a row and key against 76 a key.)
     static constexpr std::int64_t max_rows = lanes_of<Arch, T> / 2;
 
-    /// Whether the block is one for this kernel: few rows, and nothing but bounds, sinks and the scale.
+    /// Whether the block is one for this kernel: few rows, no mask, and no output that has a number for each key.
     static bool takes(const AttendBlock<T>& b)
     {
         return b.unit_rows <= max_rows && b.d_k >= n && b.d_v >= n && b.k.column_stride == 1 &&
-               b.v.column_stride == 1 && !b.q_panels.data && !b.has_mask && !b.has_alibi && !b.gives_log_sum_exp &&
-               !b.keeps_weights && b.score_stage < 0 && b.softcap == T(0);
+               b.v.column_stride == 1 && !b.q_panels.data && !b.has_mask && !b.keeps_weights && b.score_stage < 0;
     }
 
     /// Numbers of scratch.
@@ -55,7 +55,7 @@ public:
         for (std::int64_t tile = first / key_tile * key_tile; tile < end; tile += key_tile) step(tile);
         for (std::int64_t i = 0; i < block.row_count; ++i)
             if (block.partials) leave(rows[i], block.partials + i * partial_numbers(block.d_v));
-            else finish(rows[i].o, rows[i].sum, block.rows[i]);
+            else finish(rows[i].o, rows[i].maximum, rows[i].sum, block.rows[i]);
     }
 
     /// Makes the rows' results of their partial ones.
@@ -78,7 +78,7 @@ public:
                 sum += factor * partial[1];
                 for (std::int64_t c = 0; c < block.d_v; ++c) o[c] += factor * partial[2 + c];
             }
-            finish(o, sum, block.rows[i]);
+            finish(o, maximum, sum, block.rows[i]);
         }
         if (block.work) block.work->issued.exponentials += block.row_count * (block.merged_chunks + 1);
     }
@@ -94,7 +94,9 @@ private:
     struct Row {
         std::int64_t first_key;
         std::int64_t end_key;
-        T* q;  ///< d_k, scaled
+        T alibi_slope;
+        std::int64_t position;
+        T* q;  ///< d_k, times what brings the products to units of log2, or of the soft cap where there is one
         T* o;  ///< d_v, not yet normalised
         T* s;  ///< key_tile scores, then weights
         T maximum;
@@ -104,8 +106,9 @@ private:
         std::int64_t to;
     };
 
-    /// Where the rows of a tile of K or V are.
+    /// The rows of K or V of the keys from `key` on.
     struct Tile {
+        std::int64_t key;
         const E* rows;
         std::ptrdiff_t stride;
     };
@@ -135,12 +138,14 @@ private:
         Row row;
         row.first_key = from.first_key;
         row.end_key = from.end_key;
+        row.alibi_slope = from.alibi_slope;
+        row.position = from.position;
         row.s = block.scratch + i * (key_tile + rounded(block.d_k) + rounded(block.d_v));
         row.q = row.s + key_tile;
         row.o = row.q + rounded(block.d_k);
         const E* q = static_cast<const E*>(from.q);
-        for (std::int64_t c = 0; c < block.d_k; ++c)
-            row.q[c] = widened<Arch, T>(q[c * block.q_stride]) * (block.scale * log2e<T>);
+        const T factor = block.softcap == T(0) ? block.scale * log2e<T> : block.scale / block.softcap;
+        for (std::int64_t c = 0; c < block.d_k; ++c) row.q[c] = widened<Arch, T>(q[c * block.q_stride]) * factor;
         for (std::int64_t c = 0; c < rounded(block.d_v); ++c) row.o[c] = T(0);
         row.maximum = block.partials ? -infinity<T> : first_maximum(from);  // the sink is for merge()
         row.sum = row.maximum == -infinity<T> ? T(0) : T(1);
@@ -164,7 +169,7 @@ private:
             alike = alike && row.from == rows[0].from && row.to == rows[0].to;
         }
         const auto rows_of = [&](const AttendMatrix& matrix) {
-            return Tile{static_cast<const E*>(matrix.data) + tile * matrix.row_stride, matrix.row_stride};
+            return Tile{tile, static_cast<const E*>(matrix.data) + tile * matrix.row_stride, matrix.row_stride};
         };
         const Tile k = rows_of(block.k), v = rows_of(block.v);
         std::int64_t i = 0;
@@ -236,7 +241,10 @@ private:
         HEADWISE_UNROLL
         for (int r = 0; r < count; ++r) {
             V s = sums_of_rows<Arch, T>(sums[r]);
-            if (whole < block.d_k || !all) s = completed(s, some[r].q, k, key, from, to);
+            if (whole < block.d_k) s = with_last_columns(s, some[r].q, k, key, from, to);
+            if (block.softcap != T(0)) s = softcapped(s);
+            if (block.has_alibi) s = s + alibi(some[r], k.key + key);
+            if (!all) s = excluded(s, from, to);
             write(some[r].s + key, s);
             top[r] = raised(top[r], s);
         }
@@ -248,19 +256,42 @@ private:
         __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + further), 0, 2);
     }
 
-    /// The columns that fill no vector are added, and keys that are not seen excluded.
-    V completed(V sums, const T* q, const Tile& k, std::int64_t key, std::int64_t from, std::int64_t to) const
+    /// With the columns that fill no vector, for keys that are seen.
+    V with_last_columns(V sums, const T* q, const Tile& k, std::int64_t key, std::int64_t from, std::int64_t to) const
     {
         alignas(64) T s[n];
         write(s, sums);
-        for (int j = 0; j < n; ++j) {
-            if (j < from || j >= to) {
-                s[j] = -infinity<T>;
-                continue;
-            }
+        for (std::int64_t j = clamped(from, 0, n); j < clamped(to, 0, n); ++j) {
             const E* row = k.rows + (key + j) * k.stride;
             for (std::int64_t c = block.d_k / n * n; c < block.d_k; ++c) s[j] += q[c] * widened<Arch, T>(row[c]);
         }
+        return load<Arch, T>(s);
+    }
+
+    V softcapped(V s) const
+    {
+        V x[1] = {s};
+        tanh_of<Arch, T>(x);
+        return x[0] * set<Arch, T>(block.softcap * log2e<T>);
+    }
+
+    /// What keys key .. key + n - 1 add to scores. The part up to the first is formed in double, as in score_terms.hpp.
+    static V alibi(const Row& row, std::int64_t key)
+    {
+        alignas(64) T further[n];
+        for (int j = 0; j < n; ++j) further[j] = static_cast<T>(j);
+        const double slope = static_cast<double>(row.alibi_slope) * log2e<double>;
+        const double start = slope * (static_cast<double>(key) - static_cast<double>(row.position));
+        return multiply_add(set<Arch, T>(static_cast<T>(slope)), load<Arch, T>(further),
+                            set<Arch, T>(static_cast<T>(start)));
+    }
+
+    static V excluded(V scores, std::int64_t from, std::int64_t to)
+    {
+        alignas(64) T s[n];
+        write(s, scores);
+        for (int j = 0; j < n; ++j)
+            if (j < from || j >= to) s[j] = -infinity<T>;
         return load<Arch, T>(s);
     }
 
@@ -376,13 +407,20 @@ private:
         for (std::int64_t c = 0; c < block.d_v; ++c) partial[2 + c] = row.o[c];
     }
 
-    void finish(const T* o, T sum, const AttendRow<T>& to) const
+    /// `maximum` in units of log2.
+    void finish(const T* o, T maximum, T sum, const AttendRow<T>& to) const
     {
         const bool weightless = sum == T(0);  // no key, or scores of -inf only: a zero row whatever V holds
         const T inverse = T(1) / sum;
         E* y = static_cast<E*>(to.y);
         for (std::int64_t c = 0; c < block.d_v; ++c)
             y[c * block.y_stride] = static_cast<E>(weightless ? T(0) : o[c] * inverse);
+        if (!to.log_sum_exp) return;
+        const auto q_at = [&](std::int64_t c) {
+            return widened<Arch, double>(static_cast<const E*>(to.q)[c * block.q_stride]);
+        };
+        const double natural = static_cast<double>(maximum) / log2e<double>;
+        *to.log_sum_exp = static_cast<T>(VisibleKeys<Arch, T, E>(block).log_sum_exp(to, natural, sum, q_at));
     }
 };
 

@@ -168,14 +168,15 @@ private:
     {
         const VisibleKeys<Arch, T, E> visible(block);
         for (std::int64_t i = 0; i < panel.row_count; ++i) {
-            double result = static_cast<double>(panel.maximum[i]) *
-                            (natural ? 1.0 : 1 / log2e<double>)+__builtin_log(static_cast<double>(panel.sum[i]));
-            if (panel.sum[i] == T(1)) {
-                const auto seen = visible.look(panel.rows[i]);
-                if (seen.count == 0) result = -infinity<double>;  // a sink alone does not make a row
-                if (seen.count == 1 && !block.has_sinks) result = visible.score(panel, i, seen.key);
-            }
-            *panel.rows[i].log_sum_exp = static_cast<T>(result);
+            const AttendRow<T>& row = panel.rows[i];
+            const auto q_at = [&](std::int64_t c) {
+                if (!block.q_panels.data)
+                    return widened<Arch, double>(static_cast<const E*>(row.q)[c * block.q_stride]);
+                const T* q = block.q_panels.data + panel.index * block.q_panels.panel_stride;
+                return static_cast<double>(q[(block.q_panels.first_row + c) * panel.width() + i]);
+            };
+            const double maximum = static_cast<double>(panel.maximum[i]) * (natural ? 1 : 1 / log2e<double>);
+            *row.log_sum_exp = static_cast<T>(visible.log_sum_exp(row, maximum, panel.sum[i], q_at));
         }
     }
 };

@@ -4,7 +4,8 @@
 // that key's score itself. It is given rounded once, from a sum in double, so that nothing of such a row carries an error.
 #pragma once
 
-#include "kernels/attend_panel.hpp"
+#include "kernels/attend_block.hpp"
+#include "kernels/simd.hpp"
 
 namespace headwise::kernels {
 
@@ -43,14 +44,30 @@ public:
         return keys;
     }
 
-    /// The score of the panel's row i and the key it sees.
-    double score(const Panel<Arch, T>& panel, std::int64_t i, std::int64_t key) const
+    /// A row's log-sum-exp, `maximum` being what its weights were taken against, in natural units, and `sum` their sum.
+    /// q_at(c): component c of its query.
+    template <class QAt>
+    double log_sum_exp(const AttendRow<T>& row, double maximum, T sum, const QAt& q_at) const
     {
-        const AttendRow<T>& row = panel.rows[i];
+        if (sum == T(1)) {
+            const Seen seen = look(row);
+            if (seen.count == 0) return -infinity<double>;  // a sink alone does not make a row
+            if (seen.count == 1 && !block.has_sinks) return score(row, seen.key, q_at);
+        }
+        return maximum + __builtin_log(static_cast<double>(sum));
+    }
+
+private:
+    const AttendBlock<T>& block;
+
+    /// The score of a row and the key it sees.
+    template <class QAt>
+    double score(const AttendRow<T>& row, std::int64_t key, const QAt& q_at) const
+    {
         const E* k = static_cast<const E*>(block.k.data) + key * block.k.row_stride;
         double sum = 0;
         for (std::int64_t c = 0; c < block.d_k; ++c)
-            sum += q_at(panel, i, c) * widened<Arch, double>(k[c * block.k.column_stride]);
+            sum += q_at(c) * widened<Arch, double>(k[c * block.k.column_stride]);
         sum *= static_cast<double>(block.scale);
         const double cap = static_cast<double>(block.softcap);
         if (cap != 0) sum = cap * __builtin_tanh(sum / cap);
@@ -59,17 +76,6 @@ public:
             sum +=
                 static_cast<double>(row.alibi_slope) * (static_cast<double>(key) - static_cast<double>(row.position));
         return sum;
-    }
-
-private:
-    const AttendBlock<T>& block;
-
-    double q_at(const Panel<Arch, T>& panel, std::int64_t i, std::int64_t c) const
-    {
-        if (!block.q_panels.data)
-            return widened<Arch, double>(static_cast<const E*>(panel.rows[i].q)[c * block.q_stride]);
-        const T* q = block.q_panels.data + panel.index * block.q_panels.panel_stride;
-        return static_cast<double>(q[(block.q_panels.first_row + c) * panel.width() + i]);
     }
 
     double mask_at(const AttendRow<T>& row, std::int64_t key) const
