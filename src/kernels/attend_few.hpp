@@ -96,7 +96,7 @@ private:
         std::int64_t end_key;
         T alibi_slope;
         std::int64_t position;
-        T* q;  ///< d_k, times what brings the products to units of log2, or of the soft cap where there is one
+        T* q;  ///< d_k, scaled to products in units of log2, or in natural units for the soft cap
         T* o;  ///< d_v, not yet normalised
         T* s;  ///< key_tile scores, then weights
         T maximum;
@@ -144,7 +144,7 @@ private:
         row.q = row.s + key_tile;
         row.o = row.q + rounded(block.d_k);
         const E* q = static_cast<const E*>(from.q);
-        const T factor = block.softcap == T(0) ? block.scale * log2e<T> : block.scale / block.softcap;
+        const T factor = block.softcap == T(0) ? block.scale * log2e<T> : block.scale;
         for (std::int64_t c = 0; c < block.d_k; ++c) row.q[c] = widened<Arch, T>(q[c * block.q_stride]) * factor;
         for (std::int64_t c = 0; c < rounded(block.d_v); ++c) row.o[c] = T(0);
         row.maximum = block.partials ? -infinity<T> : first_maximum(from);  // the sink is for merge()
@@ -270,7 +270,7 @@ private:
 
     V softcapped(V s) const
     {
-        V x[1] = {s};
+        V x[1] = {s * set<Arch, T>(T(1) / block.softcap)};
         tanh_of<Arch, T>(x);
         return x[0] * set<Arch, T>(block.softcap * log2e<T>);
     }
