@@ -203,6 +203,7 @@ private:
         constexpr int vectors_of_line = 64 / int{sizeof(E)} / n;
         const std::int64_t from = some[0].from - key, to = some[0].to - key;
         const bool all = from <= 0 && to >= n;
+        if constexpr (count == 1) fetch_page_ahead(k.rows + key * k.stride);
         V sums[count][n];
         const std::int64_t whole = block.d_k / n * n;
         for (int first = 0; first < n; first += together) {
@@ -254,6 +255,13 @@ private:
     static HEADWISE_INLINE void fetch(const E* from, std::uintptr_t further)
     {
         __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + further), 0, 2);
+    }
+
+    /// The hardware's prefetchers follow a stream to the end of a page only: two lines start them on the next.
+    static HEADWISE_INLINE void fetch_page_ahead(const E* from)
+    {
+        fetch(from, 4096);
+        fetch(from, 4096 + 64);
     }
 
     /// With the columns that fill no vector, for keys that are seen.
@@ -383,6 +391,7 @@ private:
         }
         for (std::int64_t j = some[0].from; j < some[0].to; ++j) {
             const E* of_key = v.rows + j * v.stride + c;
+            if (count == 1 && j % n == 0) fetch_page_ahead(of_key);
             V x[vectors];
             HEADWISE_UNROLL
             for (int i = 0; i < vectors; ++i) x[i] = load_widened<Arch, T>(of_key + i * n);
