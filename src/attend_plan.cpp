@@ -128,7 +128,8 @@ void AttendPlan<E>::run(const Queries& queries) const
     if (common.has_mask) {
         Queries bounded = queries;
         bounded.mask_is_ranges = true;
-        if (kernels_.attends_few(block_of(bounded, cut)) && mask_is_ranges(queries.range)) return run(bounded);
+        if (kernels_.attends_few(block_of(bounded, cut)) && mask_is_ranges(options_.mask, queries.range, sizes_.heads))
+            return run(bounded);
     }
     if (!queries.range.starts && sizes_.n_kv > keys_of_chunk && kernels_.attends_few(common))
         return run_in_chunks(queries, cut, common);
@@ -331,10 +332,10 @@ void AttendPlan<E>::describe_rows(const Queries& queries, const AttendCut& cut, 
         }
         row.position = saturating_add(query, offset);
         KeyRange range = bounded ? visible_keys(options_, row.position, keys) : KeyRange{0, keys};
-        if (queries.mask_is_ranges)
-            range = intersection(range, *mask_range(options_.mask, {item.index, head, query}, sizes_.n_kv));
-        row.first_key = std::clamp(range.first, chunk.first, chunk.end);
-        row.end_key = std::clamp(range.end, chunk.first, chunk.end);
+        range = {std::clamp(range.first, chunk.first, chunk.end), std::clamp(range.end, chunk.first, chunk.end)};
+        if (queries.mask_is_ranges) range = *mask_range(options_.mask, {item.index, head, query}, range);
+        row.first_key = range.first;
+        row.end_key = range.end;
         if (has_more) describe_more(item, head, query, row);
         if (++head == first_head + cut.heads_of_unit()) {
             head = first_head;
@@ -367,19 +368,6 @@ std::int64_t AttendPlan<E>::keys_of(const AttendItem& item) const
     const std::int64_t keys = options_.kv_lengths.given() ? options_.kv_lengths(item.index) : item.n_kv;
     if (!options_.mask.given() || options_.mask.shape()[3] == 1) return keys;
     return std::min(keys, options_.mask.shape()[3]);
-}
-
-template <class E>
-bool AttendPlan<E>::mask_is_ranges(const QueryRange& range) const
-{
-    const auto& shape = options_.mask.shape();
-    const std::int64_t items = shape[0] == 1 ? 1 : range.item_count, heads = shape[1] == 1 ? 1 : sizes_.heads;
-    const std::int64_t queries = shape[2] == 1 ? 1 : range.query_count;
-    for (std::int64_t item = range.first_item; item < range.first_item + items; ++item)
-        for (std::int64_t head = 0; head < heads; ++head)
-            for (std::int64_t query = range.first_query; query < range.first_query + queries; ++query)
-                if (!mask_range(options_.mask, {item, head, query}, sizes_.n_kv)) return false;
-    return true;
 }
 
 /// What only some options need.

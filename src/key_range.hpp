@@ -16,13 +16,6 @@ struct KeyRange {
 
 inline constexpr KeyRange every_key{0, std::numeric_limits<std::int64_t>::max()};
 
-/// The keys that are in both.
-inline KeyRange intersection(const KeyRange& a, const KeyRange& b) noexcept
-{
-    const KeyRange both{std::max(a.first, b.first), std::min(a.end, b.end)};
-    return both.first < both.end ? both : KeyRange{0, 0};
-}
-
 /// a + b, at the end of the range where that does not fit.
 inline std::int64_t saturating_add(std::int64_t a, std::int64_t b) noexcept
 {

@@ -40,16 +40,29 @@ const char* mask_row(const Mask& mask, const MaskPlace& place) noexcept
     return static_cast<const char*>(mask.data()) + offset * static_cast<std::int64_t>(bytes_of(mask.type()));
 }
 
-std::optional<KeyRange> mask_range(const Mask& mask, const MaskPlace& place, std::int64_t n_kv) noexcept
+std::optional<KeyRange> mask_range(const Mask& mask, const MaskPlace& place, const KeyRange& within) noexcept
 {
-    const std::int64_t keys = mask.shape()[3];
-    if (mask.type() != ElementType::boolean || (keys != 1 && mask.strides()[3] != 1)) return std::nullopt;
+    const bool one_for_all = mask.shape()[3] == 1;
+    if (mask.type() != ElementType::boolean || (!one_for_all && mask.strides()[3] != 1)) return std::nullopt;
     const char* const row = mask_row(mask, place);
-    if (keys == 1) return KeyRange{0, *row ? n_kv : 0};
-    const std::int64_t first = first_set(row, 0, keys);
-    const std::int64_t end = first_clear(row, first, keys);
-    if (first_set(row, end, keys) < keys) return std::nullopt;
+    if (one_for_all) return *row ? within : KeyRange{within.first, within.first};
+    const std::int64_t first = first_set(row, within.first, within.end);
+    const std::int64_t end = first_clear(row, first, within.end);
+    if (first_set(row, end, within.end) < within.end) return std::nullopt;
     return KeyRange{first, end};
+}
+
+bool mask_is_ranges(const Mask& mask, const QueryRange& range, std::int64_t all_heads) noexcept
+{
+    const auto& shape = mask.shape();
+    const std::int64_t items = shape[0] == 1 ? 1 : range.item_count;
+    const std::int64_t heads = shape[1] == 1 ? 1 : all_heads;
+    const std::int64_t queries = shape[2] == 1 ? 1 : range.query_count;
+    for (std::int64_t item = range.first_item; item < range.first_item + items; ++item)
+        for (std::int64_t head = 0; head < heads; ++head)
+            for (std::int64_t query = range.first_query; query < range.first_query + queries; ++query)
+                if (!mask_range(mask, {item, head, query}, {0, shape[3]})) return false;
+    return true;
 }
 
 }  // namespace headwise
