@@ -49,8 +49,8 @@ public:
         std::int64_t end = 0;
         for (std::int64_t i = 0; i < block.row_count; ++i) {
             rows[i] = prepared(i);
-            if (rows[i].first_key < first) first = rows[i].first_key;
-            if (rows[i].end_key > end) end = rows[i].end_key;
+            if (block.rows[i].first_key < first) first = block.rows[i].first_key;
+            if (block.rows[i].end_key > end) end = block.rows[i].end_key;
         }
         for (std::int64_t tile = first / key_tile * key_tile; tile < end; tile += key_tile) step(tile);
         for (std::int64_t i = 0; i < block.row_count; ++i)
@@ -92,10 +92,7 @@ private:
     using V = Vec<Arch, T>;
 
     struct Row {
-        std::int64_t first_key;
-        std::int64_t end_key;
-        T alibi_slope;
-        std::int64_t position;
+        const AttendRow<T>* given;
         T* q;  ///< d_k, scaled to products in units of log2, or in natural units for the soft cap
         T* o;  ///< d_v, not yet normalised
         T* s;  ///< key_tile scores, then weights
@@ -136,10 +133,7 @@ private:
     {
         const AttendRow<T>& from = block.rows[i];
         Row row;
-        row.first_key = from.first_key;
-        row.end_key = from.end_key;
-        row.alibi_slope = from.alibi_slope;
-        row.position = from.position;
+        row.given = &from;
         row.s = block.scratch + i * (key_tile + rounded(block.d_k) + rounded(block.d_v));
         row.q = row.s + key_tile;
         row.o = row.q + rounded(block.d_k);
@@ -150,7 +144,7 @@ private:
         row.maximum = block.partials ? -infinity<T> : first_maximum(from);  // the sink is for merge()
         row.sum = row.maximum == -infinity<T> ? T(0) : T(1);
         if (block.work) {
-            const std::int64_t keys = row.end_key - row.first_key;
+            const std::int64_t keys = from.end_key - from.first_key;
             block.work->useful.score += keys * block.d_k;
             block.work->useful.exponentials += keys;
             block.work->useful.blend += keys * block.d_v;
@@ -164,8 +158,9 @@ private:
         bool alike = true;  // all rows see the same keys of the tile
         for (std::int64_t i = 0; i < block.row_count; ++i) {
             Row& row = rows[i];
-            row.from = row.first_key < tile ? 0 : row.first_key - tile;
-            row.to = row.end_key - tile < key_tile ? row.end_key - tile : key_tile;
+            const std::int64_t first_key = row.given->first_key, end_key = row.given->end_key;
+            row.from = first_key < tile ? 0 : first_key - tile;
+            row.to = end_key - tile < key_tile ? end_key - tile : key_tile;
             alike = alike && row.from == rows[0].from && row.to == rows[0].to;
         }
         const auto rows_of = [&](const AttendMatrix& matrix) {
@@ -244,7 +239,7 @@ private:
             V s = sums_of_rows<Arch, T>(sums[r]);
             if (whole < block.d_k) s = with_last_columns(s, some[r].q, k, key, from, to);
             if (block.softcap != T(0)) s = softcapped(s);
-            if (block.has_alibi) s = s + alibi(some[r], k.key + key);
+            if (block.has_alibi) s = s + alibi(*some[r].given, k.key + key);
             if (!all) s = excluded(s, from, to);
             write(some[r].s + key, s);
             top[r] = raised(top[r], s);
@@ -260,8 +255,9 @@ private:
     /// The hardware's prefetchers follow a stream to the end of a page only: two lines start them on the next.
     static HEADWISE_INLINE void fetch_page_ahead(const E* from)
     {
-        fetch(from, 4096);
-        fetch(from, 4096 + 64);
+        constexpr std::uintptr_t page = 4096, line = 64;
+        fetch(from, page);
+        fetch(from, page + line);
     }
 
     /// With the columns that fill no vector, for keys that are seen.
@@ -284,7 +280,7 @@ private:
     }
 
     /// What keys key .. key + n - 1 add to scores. The part up to the first is formed in double, as in score_terms.hpp.
-    static V alibi(const Row& row, std::int64_t key)
+    static V alibi(const AttendRow<T>& row, std::int64_t key)
     {
         alignas(64) T further[n];
         for (int j = 0; j < n; ++j) further[j] = static_cast<T>(j);

@@ -231,7 +231,7 @@ HEADWISE_INLINE T widened(E element)
 }
 
 /// n 16-bit integers as the integers of a vector of type Words.
-template <class Words, int n>
+template <class Arch, class Words, int n>
 HEADWISE_INLINE Words widened_halves(const void* from)
 {
 #if defined(__AVX512F__)
@@ -253,7 +253,7 @@ HEADWISE_INLINE Vec<Arch, T> load_widened(const E* from)
     } else if constexpr (std::is_same_v<E, bfloat16> || std::is_same_v<E, float16>) {
         using Words = typename Numbers<std::uint32_t, n>::type;
         using Floats = typename Numbers<float, n>::type;
-        const Words words = widened_halves<Words, n>(from);
+        const Words words = widened_halves<Arch, Words, n>(from);
         Floats floats;
         if constexpr (std::is_same_v<E, bfloat16>) {
             floats = (Floats)(words << 16);
@@ -275,7 +275,7 @@ HEADWISE_INLINE Vec<Arch, T> load_widened(const E* from)
 
 /// n bytes, up to 8, as the integers of a vector of type Bits. In steps that GCC 12 has instructions for: it takes narrow
 /// vectors apart and widens their bytes one by one.
-template <class Bits, int n>
+template <class Arch, class Bits, int n>
 HEADWISE_INLINE Bits widened_bytes(const void* from)
 {
     using Bytes = typename Numbers<std::uint8_t, 16>::type;
@@ -311,7 +311,7 @@ HEADWISE_INLINE Vec<Arch, T> load_boolean_bias(const bool* from)
     {
         using Values = typename Native<Arch, T>::Values;
         using Bits = typename Native<Arch, T>::Bits;
-        const Bits excluded = (widened_bytes<Bits, n>(from) == 0);
+        const Bits excluded = (widened_bytes<Arch, Bits, n>(from) == 0);
         const Values minus_infinity = Values{} - infinity<T>;
         return from_native<Arch, T>((Values)(excluded & (Bits)minus_infinity));
     }
