@@ -74,8 +74,8 @@ std::vector<Problem> single_options(std::int64_t n_q, std::int64_t n_kv)
 
 }  // namespace
 
-/// What decoding asks for: few rows, and bounds, offsets, windows, lengths and sinks. The others of them fall to the
-/// panels, whose side of the border is compared too.
+/// What decoding asks for: few rows, and bounds, offsets, windows, lengths, sinks, masks and what is added to scores. The
+/// others of them fall to the panels, whose side of the border is compared too.
 TEMPLATE_TEST_CASE("attention: few query rows", "[attention]", float, double, bfloat16, float16)
 {
     for_each_target([](Target target) {
@@ -95,7 +95,7 @@ TEMPLATE_TEST_CASE("attention: few query rows", "[attention]", float, double, bf
                                         .d_v = widths[seed / 2 % widths.size()],
                                         .seed = seed};
                     ++seed;
-                    std::vector<Problem> problems(11, plain);
+                    std::vector<Problem> problems(15, plain);
                     problems[1].causal = true, problems[1].query_offset = n_kv - n_q;
                     problems[2].kv_lengths = problems[2].sinks = true;
                     problems[3].left_window = 20, problems[3].query_offset = n_kv / 2;
@@ -109,6 +109,15 @@ TEMPLATE_TEST_CASE("attention: few query rows", "[attention]", float, double, bf
                     problems[9].mask_shape = {1, 2 * group, n_q, n_kv}, problems[9].mask_is_ranges = true;
                     problems[9].alibi = problems[9].causal = true, problems[9].query_offset = n_kv - n_q;
                     problems[10].mask_shape = {1, 2 * group, 1, n_kv};
+                    for (std::size_t i = 11; i < 15; ++i) problems[i].log_sum_exp = true;
+                    problems[11].mask = MaskKind::float32, problems[11].mask_shape = {2, 2 * group, n_q, n_kv};
+                    problems[12].mask = MaskKind::element, problems[12].mask_shape = {2, 1, n_q, n_kv};
+                    problems[12].mask_layout = Layout::spread, problems[12].sinks = true;
+                    problems[13].mask = MaskKind::float32, problems[13].mask_shape = {1, 1, 1, n_kv - n_kv / 3};
+                    problems[13].left_window = 150, problems[13].query_offset = n_kv / 2, problems[13].softcap = 4;
+                    problems[14].mask = MaskKind::boolean, problems[14].mask_shape = {1, 2 * group, n_q, n_kv};
+                    problems[14].alibi = true, problems[14].query_offset = n_kv - n_q;
+                    // The keys of several tiles, of which 257 keys are enough to see the rest of the options.
                     if (n_kv == 530) problems.resize(6);
                     for (const Problem& problem : problems) {
                         const Comparison c = compare<TestType>(problem);

@@ -46,6 +46,24 @@ std::vector<Problem> exclusions()
     return problems;
 }
 
+/// Likewise for few rows, with a mask, in one piece and in several.
+std::vector<Problem> exclusions_of_few_rows()
+{
+    std::vector<Problem> problems;
+    for (const MaskKind kind : {MaskKind::boolean, MaskKind::float32, MaskKind::element})
+        for (const std::int64_t n_kv : {210, 2500}) {
+            Problem p{.b = 2, .h = 2, .h_kv = 1, .n_q = 1, .n_kv = n_kv, .d_k = 16, .d_v = 17, .mask = kind};
+            p.mask_shape = {2, 2, 1, n_kv};
+            p.log_sum_exp = true;
+            problems.push_back(p);
+            p.mask_layout = Layout::spread;
+            p.softcap = 5;
+            p.sinks = true;
+            problems.push_back(p);
+        }
+    return problems;
+}
+
 /// The reference of `inputs` and the kernels have the same NaN and infinities, and all else within `limit`.
 template <class E>
 void check_same(const Inputs<E>& inputs, double limit)
@@ -68,8 +86,10 @@ constexpr double limit_of = std::is_same_v<E, bfloat16>  ? 2e-2
 TEMPLATE_TEST_CASE("attention: NaN and infinity reach the rows whose keys they are, and no others",
                    "[attention][nonfinite]", float, double, bfloat16, float16)
 {
-    for_each_target([](Target target) {
-        for (const Problem& problem : exclusions())
+    std::vector<Problem> problems = exclusions();
+    for (const Problem& problem : exclusions_of_few_rows()) problems.push_back(problem);
+    for_each_target([&](Target target) {
+        for (const Problem& problem : problems)
             for (const double value : {not_a_number, infinity, -infinity})
                 for (const std::int64_t key : {0, 100, 185, 195, 209}) {
                     INFO(headwise::name(target) << ": " << value << " at key " << key);
@@ -168,6 +188,29 @@ TEST_CASE("attention: a NaN in an additive mask is a NaN in its row", "[attentio
         inputs.float_mask.view()(0, 0, 3, 12) = static_cast<float>(not_a_number);
         INFO(headwise::name(target));
         check_same(inputs, 3e-6);
+    });
+}
+
+/// As where a library makes masks of the lowest finite number: beside it no score counts, and all keys weigh alike.
+TEST_CASE("attention: a row whose mask is the lowest finite number everywhere", "[attention][nonfinite]")
+{
+    for_each_target([](Target target) {
+        for (const std::int64_t n_q : {1, 19}) {
+            const Inputs<float> inputs(Problem{.b = 2,
+                                               .n_q = n_q,
+                                               .n_kv = 210,
+                                               .d_k = 16,
+                                               .d_v = 16,
+                                               .mask = MaskKind::float32,
+                                               .mask_shape = {2, 1, 1, 210}});
+            fill(inputs.float_mask, [](const auto&) { return std::numeric_limits<float>::lowest(); });
+            INFO(headwise::name(target));
+            check_same(inputs, 3e-6);
+            const Outputs<float> got = run_kernels(inputs);
+            double mean = 0;
+            for (std::int64_t key = 0; key < 210; ++key) mean += inputs.V.view()(1, 0, key, 3) / 210;
+            CHECK(std::abs(got.Y.view()(1, 0, n_q - 1, 3) - mean) < 1e-6);
+        }
     });
 }
 

@@ -5,8 +5,10 @@
 //     p = exp2(s - m), l = l * correction + sum of p          keys in the lanes
 //     o = o * correction + sum over j of p[j] V[j]            one row of V after the other
 //
-// K and V are read where they lie, once for all rows of the block that share them, a tile of keys at a time; only keys
-// that a row sees are touched, so what others hold, NaN or not, does not matter. Scores are in units of log2.
+// K and V are read where they lie, once for all rows of the block that share them, a tile of keys at a time. Keys outside
+// a row's bounds are not touched, so what they hold, NaN or not, does not matter. Those that its mask excludes have the
+// weight 0, which makes NaN of what is not finite in V: a row that comes out like that is done again, key by key
+// (`careful`). Scores are in units of log2, or in natural units where something is added to them.
 //
 // So that one key/value head keeps more than one thread busy, the plan cuts long key ranges into chunks, each of which
 // leaves (m, l, o); with M the largest m, y = sum of exp2(m - M) o / sum of exp2(m - M) l.
@@ -28,11 +30,11 @@ public:
     /// use. (AVX2, d_k 64: 20 cycles a row and key against 76 a key.)
     static constexpr std::int64_t max_rows = lanes_of<Arch, T> / 2;
 
-    /// Whether the block is one for this kernel: few rows, no mask, and no output that has a number for each key.
+    /// Whether the block is one for this kernel: few rows, and no output that has a number for each key.
     static bool takes(const AttendBlock<T>& b)
     {
         return b.unit_rows <= max_rows && b.d_k >= n && b.d_v >= n && b.k.column_stride == 1 &&
-               b.v.column_stride == 1 && !b.q_panels.data && !b.has_mask && !b.keeps_weights && b.score_stage < 0;
+               b.v.column_stride == 1 && !b.q_panels.data && !b.keeps_weights && b.score_stage < 0;
     }
 
     /// Numbers of scratch.
@@ -41,7 +43,12 @@ public:
         return max_rows * (rounded(b.d_k) + rounded(b.d_v) + max_key_tile);
     }
 
-    explicit AttendFew(const AttendBlock<T>& b) : block(b), key_tile(keys_of_tile(b)) {}
+    explicit AttendFew(const AttendBlock<T>& b)
+        : block(b),
+          key_tile(keys_of_tile(b)),
+          natural(b.softcap != T(0) || b.has_alibi || (b.has_mask && b.mask_type != ElementType::boolean))
+    {
+    }
 
     void run()
     {
@@ -53,9 +60,11 @@ public:
             if (block.rows[i].end_key > end) end = block.rows[i].end_key;
         }
         for (std::int64_t tile = first / key_tile * key_tile; tile < end; tile += key_tile) step(tile);
-        for (std::int64_t i = 0; i < block.row_count; ++i)
+        for (std::int64_t i = 0; i < block.row_count; ++i) {
+            if (block.has_mask && !finite(rows[i])) redo_carefully(rows[i]);
             if (block.partials) leave(rows[i], block.partials + i * partial_numbers(block.d_v));
             else finish(rows[i].o, rows[i].maximum, rows[i].sum, block.rows[i]);
+        }
     }
 
     /// Makes the rows' results of their partial ones.
@@ -93,7 +102,7 @@ private:
 
     struct Row {
         const AttendRow<T>* given;
-        T* q;  ///< d_k, scaled to products in units of log2, or in natural units for the soft cap
+        T* q;  ///< d_k, scaled
         T* o;  ///< d_v, not yet normalised
         T* s;  ///< key_tile scores, then weights
         T maximum;
@@ -112,6 +121,7 @@ private:
 
     const AttendBlock<T>& block;
     const std::int64_t key_tile;
+    const bool natural;  ///< scores in natural units, else in units of log2
     Row rows[max_rows];
 
     /// As many as make long streams of K and V, while a tile of both stays in the second-level cache.
@@ -138,13 +148,11 @@ private:
         row.q = row.s + key_tile;
         row.o = row.q + rounded(block.d_k);
         const E* q = static_cast<const E*>(from.q);
-        const T factor = block.softcap == T(0) ? block.scale * log2e<T> : block.scale;
+        const T factor = natural ? block.scale : block.scale * log2e<T>;
         for (std::int64_t c = 0; c < block.d_k; ++c) row.q[c] = widened<Arch, T>(q[c * block.q_stride]) * factor;
-        for (std::int64_t c = 0; c < rounded(block.d_v); ++c) row.o[c] = T(0);
-        row.maximum = block.partials ? -infinity<T> : first_maximum(from);  // the sink is for merge()
-        row.sum = row.maximum == -infinity<T> ? T(0) : T(1);
+        reset(row);
         if (block.work) {
-            const std::int64_t keys = from.end_key - from.first_key;
+            const std::int64_t keys = VisibleKeys<Arch, T, E>(block).count(from);
             block.work->useful.score += keys * block.d_k;
             block.work->useful.exponentials += keys;
             block.work->useful.blend += keys * block.d_v;
@@ -152,21 +160,36 @@ private:
         return row;
     }
 
+    /// No key but the sink.
+    void reset(Row& row) const
+    {
+        for (std::int64_t c = 0; c < rounded(block.d_v); ++c) row.o[c] = T(0);
+        row.maximum = block.partials ? -infinity<T> : first_maximum(*row.given);  // the sink is for merge()
+        row.sum = row.maximum == -infinity<T> ? T(0) : T(1);
+    }
+
+    /// The part of a tile that a row sees.
+    void enter(Row& row, std::int64_t tile) const
+    {
+        const std::int64_t first_key = row.given->first_key, end_key = row.given->end_key;
+        row.from = first_key < tile ? 0 : first_key - tile;
+        row.to = end_key - tile < key_tile ? end_key - tile : key_tile;
+    }
+
+    static Tile tile_of(const AttendMatrix& matrix, std::int64_t key)
+    {
+        return {key, static_cast<const E*>(matrix.data) + key * matrix.row_stride, matrix.row_stride};
+    }
+
     /// The keys of one tile.
     void step(std::int64_t tile)
     {
         bool alike = true;  // all rows see the same keys of the tile
         for (std::int64_t i = 0; i < block.row_count; ++i) {
-            Row& row = rows[i];
-            const std::int64_t first_key = row.given->first_key, end_key = row.given->end_key;
-            row.from = first_key < tile ? 0 : first_key - tile;
-            row.to = end_key - tile < key_tile ? end_key - tile : key_tile;
-            alike = alike && row.from == rows[0].from && row.to == rows[0].to;
+            enter(rows[i], tile);
+            alike = alike && rows[i].from == rows[0].from && rows[i].to == rows[0].to;
         }
-        const auto rows_of = [&](const AttendMatrix& matrix) {
-            return Tile{tile, static_cast<const E*>(matrix.data) + tile * matrix.row_stride, matrix.row_stride};
-        };
-        const Tile k = rows_of(block.k), v = rows_of(block.v);
+        const Tile k = tile_of(block.k, tile), v = tile_of(block.v, tile);
         std::int64_t i = 0;
         if (alike) {
             for (; i + max_together <= block.row_count; i += max_together) step_rows<max_together>(rows + i, k, v);
@@ -179,13 +202,80 @@ private:
     template <int count>
     void step_rows(Row* some, const Tile& k, const Tile& v) const
     {
+        if (some[0].from >= some[0].to) return;
+        weigh_keys<count>(some, k, v);
+        blend<count>(some, v);
+    }
+
+    /// s = the weights of the tile's keys.
+    template <int count>
+    void weigh_keys(Row* some, const Tile& k, const Tile& v) const
+    {
         const std::int64_t from = some[0].from, to = some[0].to;
-        if (from >= to) return;
         V top[count];
         for (int r = 0; r < count; ++r) top[r] = set<Arch, T>(some[r].maximum);
         for (std::int64_t key = from / n * n; key < to; key += n) score_keys<count>(some, k, v, key, top);
-        for (int r = 0; r < count; ++r) weigh(some[r], largest(top[r]));
-        blend<count>(some, v);
+        for (int r = 0; r < count; ++r) weigh(some[r], block.has_mask ? add_mask(some[r], k.key) : largest(top[r]));
+    }
+
+    /// s += mask for the keys of the tile that begins at `tile`; returns the new maximum.
+    __attribute__((noinline)) T add_mask(const Row& row, std::int64_t tile) const
+    {
+        return with_mask_type(block.mask_type,
+                              [&]<class Element>(const Element*) { return add_mask_of<Element>(row, tile); });
+    }
+
+    template <class Element>
+    T add_mask_of(const Row& row, std::int64_t tile) const
+    {
+        using Mask = MaskElement<Arch, T, Element>;
+        const Element* const mask = static_cast<const Element*>(row.given->mask) + tile * block.mask_stride;
+        V top = set<Arch, T>(row.maximum);
+        for (std::int64_t key = row.from / n * n; key < row.to; key += n) {
+            V m;
+            if (block.mask_stride == 1 && key >= row.from && key + n <= row.to) {
+                m = Mask::vector(mask + key);
+            } else {
+                alignas(64) T numbers[n];
+                for (int j = 0; j < n; ++j)
+                    numbers[j] = key + j >= row.from && key + j < row.to
+                                     ? Mask::number(mask[(key + j) * block.mask_stride])
+                                     : -infinity<T>;
+                m = load<Arch, T>(numbers);
+            }
+            const V s = Mask::masked(load<Arch, T>(row.s + key), m);
+            write(row.s + key, s);
+            top = raised(top, s);
+        }
+        return largest(top);
+    }
+
+    bool finite(const Row& row) const
+    {
+        V difference = set<Arch, T>(T(0));  // of each number from itself: 0, or NaN
+        for (std::int64_t c = 0; c < block.d_v; c += n) {
+            const V x = load<Arch, T>(row.o + c);
+            difference = difference + (x - x);
+        }
+        return xsimd::all(difference == set<Arch, T>(T(0)));
+    }
+
+    /// The row again, V touched only at keys that the mask includes.
+    __attribute__((noinline)) void redo_carefully(Row& row) const
+    {
+        const VisibleKeys<Arch, T, E> visible(block);
+        reset(row);
+        for (std::int64_t tile = row.given->first_key / key_tile * key_tile; tile < row.given->end_key;
+             tile += key_tile) {
+            const Tile k = tile_of(block.k, tile), v = tile_of(block.v, tile);
+            enter(row, tile);
+            weigh_keys<1>(&row, k, v);
+            for (std::int64_t j = row.from; j < row.to; ++j) {
+                if (!visible.sees(*row.given, tile + j)) continue;
+                for (std::int64_t c = 0; c < block.d_v; ++c)
+                    row.o[c] += row.s[j] * widened<Arch, T>(v.rows[j * v.stride + c]);
+            }
+        }
     }
 
     /// s[j] = q . K[j] for the n keys from `key` on, -inf for those that are not seen. A single row goes through K nearly
@@ -276,7 +366,7 @@ private:
     {
         V x[1] = {s * set<Arch, T>(T(1) / block.softcap)};
         tanh_of<Arch, T>(x);
-        return x[0] * set<Arch, T>(block.softcap * log2e<T>);
+        return x[0] * set<Arch, T>(block.softcap);
     }
 
     /// What keys key .. key + n - 1 add to scores. The part up to the first is formed in double, as in score_terms.hpp.
@@ -284,9 +374,9 @@ private:
     {
         alignas(64) T further[n];
         for (int j = 0; j < n; ++j) further[j] = static_cast<T>(j);
-        const double slope = static_cast<double>(row.alibi_slope) * log2e<double>;
-        const double start = slope * (static_cast<double>(key) - static_cast<double>(row.position));
-        return multiply_add(set<Arch, T>(static_cast<T>(slope)), load<Arch, T>(further),
+        const double distance = static_cast<double>(key) - static_cast<double>(row.position);
+        const double start = static_cast<double>(row.alibi_slope) * distance;
+        return multiply_add(set<Arch, T>(row.alibi_slope), load<Arch, T>(further),
                             set<Arch, T>(static_cast<T>(start)));
     }
 
@@ -299,15 +389,19 @@ private:
         return load<Arch, T>(s);
     }
 
-    T first_maximum(const AttendRow<T>& row) const { return block.has_sinks ? row.sink * log2e<T> : -infinity<T>; }
+    T first_maximum(const AttendRow<T>& row) const
+    {
+        return block.has_sinks ? row.sink * (natural ? T(1) : log2e<T>) : -infinity<T>;
+    }
 
     /// What scores are taken against: -inf would make a NaN of -inf.
     static T finite_maximum(T maximum) { return maximum == -infinity<T> ? T(0) : maximum; }
 
-    static T power(T x)
+    /// exp(difference) of two scores.
+    T power(T difference) const
     {
         alignas(64) T numbers[n];
-        write(numbers, power_of_two<Arch, T>(set<Arch, T>(x)));
+        write(numbers, power_of_two<Arch, T>(set<Arch, T>(natural ? difference * log2e<T> : difference)));
         return numbers[0];
     }
 
@@ -329,16 +423,20 @@ private:
         const T maximum = finite_maximum(row.maximum);
         const std::int64_t first = row.from / n * n;
         V sum = set<Arch, T>(T(0));
-        for (std::int64_t key = first; key < row.to; key += n) {
-            const V p = power_of_two<Arch, T>(load<Arch, T>(row.s + key) - set<Arch, T>(maximum));
-            write(row.s + key, p);
-            sum = sum + p;
-        }
-        const V correction = power_of_two<Arch, T>(set<Arch, T>(before - maximum));
-        for (std::int64_t c = 0; c < block.d_v; c += n) write(row.o + c, load<Arch, T>(row.o + c) * correction);
+        const auto weigh_keys = [&](const auto& factor) __attribute__((always_inline)) {
+            for (std::int64_t key = first; key < row.to; key += n) {
+                const V p = power_of_two<Arch, T>(factor(load<Arch, T>(row.s + key) - set<Arch, T>(maximum)));
+                write(row.s + key, p);
+                sum = sum + p;
+            }
+        };
+        if (natural) weigh_keys([](V difference) { return difference * set<Arch, T>(log2e<T>); });
+        else weigh_keys([](V difference) { return difference; });
+        const T correction = power(before - maximum);
+        for (std::int64_t c = 0; c < block.d_v; c += n)
+            write(row.o + c, load<Arch, T>(row.o + c) * set<Arch, T>(correction));
+        row.sum *= correction;
         alignas(64) T numbers[n];
-        write(numbers, correction);
-        row.sum *= numbers[0];
         write(numbers, sum);
         T total = numbers[0];
         for (int i = 1; i < n; ++i) total += numbers[i];
@@ -412,7 +510,6 @@ private:
         for (std::int64_t c = 0; c < block.d_v; ++c) partial[2 + c] = row.o[c];
     }
 
-    /// `maximum` in units of log2.
     void finish(const T* o, T maximum, T sum, const AttendRow<T>& to) const
     {
         const bool weightless = sum == T(0);  // no key, or scores of -inf only: a zero row whatever V holds
@@ -424,8 +521,8 @@ private:
         const auto q_at = [&](std::int64_t c) {
             return widened<Arch, double>(static_cast<const E*>(to.q)[c * block.q_stride]);
         };
-        const double natural = static_cast<double>(maximum) / log2e<double>;
-        *to.log_sum_exp = static_cast<T>(VisibleKeys<Arch, T, E>(block).log_sum_exp(to, natural, sum, q_at));
+        const double in_nats = static_cast<double>(maximum) * (natural ? 1 : 1 / log2e<double>);
+        *to.log_sum_exp = static_cast<T>(VisibleKeys<Arch, T, E>(block).log_sum_exp(to, in_nats, sum, q_at));
     }
 };
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/attend_block.hpp"
-#include "kernels/simd.hpp"
+#include "kernels/mask_element.hpp"
 
 namespace headwise::kernels {
 
@@ -80,18 +80,10 @@ private:
 
     double mask_at(const AttendRow<T>& row, std::int64_t key) const
     {
-        const auto element = [&](auto type) {
-            return widened<Arch, double>(static_cast<const decltype(type)*>(row.mask)[key * block.mask_stride]);
-        };
-        switch (block.mask_type) {
-            case ElementType::boolean:
-                return static_cast<const bool*>(row.mask)[key * block.mask_stride] ? 0 : -infinity<double>;
-            case ElementType::float64: return element(double());
-            case ElementType::bfloat16: return element(bfloat16());
-            case ElementType::float16: return element(float16());
-            case ElementType::float32: break;
-        }
-        return element(float());
+        return with_mask_type(block.mask_type, [&]<class Element>(const Element*) {
+            return MaskElement<Arch, double, Element>::number(
+                static_cast<const Element*>(row.mask)[key * block.mask_stride]);
+        });
     }
 };
 
