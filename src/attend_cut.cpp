@@ -77,15 +77,22 @@ AttendPlace AttendCut::place(std::int64_t task) const
         blocks = first_ragged_block(index + 1) - first_ragged_block(index);
     } else {
         blocks = blocks_ / range_.item_count;
-        index = range_.first_item + task / (blocks * units);
+        index = task / (blocks * units);
         task %= blocks * units;
     }
-    AttendPlace place{};
-    place.item = item(index);
-    place.first_unit = task / blocks;
+    AttendPlace place = all_rows(index, task / blocks);
     place.first_row = (blocks - 1 - task % blocks) * rows_of_block_;
-    place.rows_of_item = std::min(rows_of_unit_, (place.item.n_q - range_.first_query) * heads_of_unit_);
     place.row_count = std::min(rows_of_block_, place.rows_of_item - place.first_row);
+    return place;
+}
+
+AttendPlace AttendCut::all_rows(std::int64_t index, std::int64_t unit) const
+{
+    AttendPlace place{};
+    place.item = item(range_.first_item + index);
+    place.first_unit = unit;
+    place.rows_of_item = std::min(rows_of_unit_, (place.item.n_q - range_.first_query) * heads_of_unit_);
+    place.row_count = place.rows_of_item;
     return place;
 }
 

@@ -76,6 +76,11 @@ public:
     /// attention they have the most keys.
     AttendPlace place(std::int64_t task) const;
 
+    /// All rows of a unit of the index-th item of the range.
+    AttendPlace all_rows(std::int64_t index, std::int64_t unit) const;
+
+    const QueryRange& range() const { return range_; }
+
 private:
     AttendItem item(std::int64_t index) const;
     std::int64_t ragged_rows(std::int64_t item) const;

@@ -7,6 +7,7 @@
 
 #include "ceil_div.hpp"
 #include "check.hpp"
+#include "chunk_cut.hpp"
 #include "key_range.hpp"
 #include "mask_range.hpp"
 #include "parallel.hpp"
@@ -25,9 +26,6 @@ constexpr double near_bytes = 1 << 20;
 /// as one, 2 panels 1.26; nothing gained where K and V are 768 KiB.)
 constexpr std::int64_t max_panels_with_weights = 4;
 constexpr double near_bytes_of_head = 768 << 10;
-
-/// Keys of a chunk where few rows have many keys: some 20 microseconds of reading, beside which merging is nothing.
-constexpr std::int64_t keys_of_chunk = 1024;
 
 /// Null where the view is, as one without elements may be.
 template <class T>
@@ -131,7 +129,7 @@ void AttendPlan<E>::run(const Queries& queries) const
         if (kernels_.attends_few(block_of(bounded, cut)) && mask_is_ranges(options_.mask, queries.range, sizes_.heads))
             return run(bounded);
     }
-    if (!queries.range.starts && sizes_.n_kv > keys_of_chunk && kernels_.attends_few(common))
+    if (sizes_.n_kv > ChunkCut::keys_of_chunk && kernels_.attends_few(common))
         return run_in_chunks(queries, cut, common);
 
     const bool far = bytes_read(queries.range) > near_bytes;
@@ -144,30 +142,34 @@ void AttendPlan<E>::run(const Queries& queries) const
                });
 }
 
-/// Each task is a chunk of the keys of all rows of a unit; when all are done, their partial results are merged. Results
-/// depend on the chunks, hence not on the threads.
+/// Few rows and many keys: chunks of keys, then the merging of what they leave.
 template <class E>
 void AttendPlan<E>::run_in_chunks(const Queries& queries, const AttendCut& cut, const AttendBlock<T>& common) const
 {
-    const KeyRange seen = keys_seen(queries.range);
-    const std::int64_t first_chunk = seen.first / keys_of_chunk;
-    const std::int64_t chunks = std::max<std::int64_t>(ceil_div(seen.end, keys_of_chunk) - first_chunk, 1);
-    const std::int64_t of_chunk = cut.rows_of_unit() * partial_numbers(sizes_.d_v);
-    Scratch scratch(Scratch::size<T>(cut.tasks() * chunks * of_chunk));
-    T* const partials = scratch.template take<T>(cut.tasks() * chunks * of_chunk);
-    run_blocks(cut, common, cut.tasks() * chunks, multiply_adds(queries.range),
+    const ChunkCut chunks(cut, keys_seen(queries.range));
+    const std::int64_t of_row = partial_numbers(sizes_.d_v);
+    const std::int64_t numbers = chunks.tasks() * cut.rows_of_unit() * of_row;
+    Scratch scratch(Scratch::size<T>(numbers));
+    T* const partials = scratch.template take<T>(numbers);
+    const auto partials_of = [&](const ChunkCut::Merge& merge) {
+        return partials + merge.first * cut.rows_of_unit() * of_row;
+    };
+    run_blocks(cut, common, chunks.tasks(), multiply_adds(queries.range),
                [&](const TaskQueue&, std::int64_t task, AttendBlock<T>& block, AttendRow<T>* rows) {
-                   const std::int64_t first_key = (first_chunk + task % chunks) * keys_of_chunk;
-                   block.partials = partials + task * of_chunk;
-                   run_task(queries, cut, cut.place(task / chunks), block, rows,
-                            {first_key, first_key + keys_of_chunk});
+                   const ChunkCut::Chunk chunk = chunks.chunk(task);
+                   const AttendPlace& place = chunk.of.rows;
+                   if (chunk.index >= chunk.of.chunks) return;
+                   const bool whole = chunk.of.chunks == 1;
+                   block.partials = whole ? nullptr : partials_of(chunk.of) + chunk.index * place.row_count * of_row;
+                   run_task(queries, cut, place, block, rows, chunk.keys);
                });
-    const double merging = static_cast<double>(cut.tasks() * chunks) * static_cast<double>(of_chunk);
-    run_blocks(cut, common, cut.tasks(), merging,
-               [&](const TaskQueue&, std::int64_t task, AttendBlock<T>& block, AttendRow<T>* rows) {
-                   block.partials = partials + task * chunks * of_chunk;
-                   block.merged_chunks = chunks;
-                   run_task(queries, cut, cut.place(task), block, rows);
+    run_blocks(cut, common, chunks.merges(), static_cast<double>(numbers),
+               [&](const TaskQueue&, std::int64_t index, AttendBlock<T>& block, AttendRow<T>* rows) {
+                   const ChunkCut::Merge merge = chunks.merge(index);
+                   if (merge.chunks == 1) return;
+                   block.partials = partials_of(merge);
+                   block.merged_chunks = merge.chunks;
+                   run_task(queries, cut, merge.rows, block, rows);
                });
 }
 

@@ -88,6 +88,10 @@ Problem with_tokens(Problem p, const Lengths& q_lengths, const Lengths& kv_lengt
 const Lengths q_mixed{0, 1, 7, 8, 9, 16, 17, 0, 33, 49, 200, 0};
 const Lengths kv_mixed{5, 1, 0, 95, 96, 97, 17, 0, 193, 3, 201, 1};
 
+// Decoding: one query each, or none; keys around those of a chunk, after which a chunk of the next sequence begins.
+const Lengths q_decode{1, 1, 0, 1, 1, 1, 1, 1};
+const Lengths kv_decode{5, 1024, 900, 1025, 0, 3100, 1, 2048};
+
 }  // namespace
 
 TEMPLATE_TEST_CASE("ragged: kernels and naive twin agree", "[ragged]", float, double, bfloat16, float16)
@@ -123,6 +127,30 @@ TEMPLATE_TEST_CASE("ragged: each sequence has a query offset of its own", "[ragg
     });
 }
 
+TEMPLATE_TEST_CASE("ragged: decoding", "[ragged]", float, double, bfloat16, float16)
+{
+    const Problem plain{.h = 2, .h_kv = 1, .d_k = 16, .d_v = 20, .log_sum_exp = true};
+    std::vector<Problem> problems(4, plain);
+    problems[1].causal = problems[1].sinks = true;
+    problems[2].h_kv = 2, problems[2].left_window = 1500, problems[2].softcap = 3;
+    problems[3].k_layout = problems[3].v_layout = problems[3].y_layout = Layout::tokens_first, problems[3].alibi = true;
+    for_each_target([&](Target target) {
+        Errors all, log_sum_exp;
+        for (const Problem& p : problems) {
+            Ragged ragged(q_decode, kv_decode);
+            ragged.gives_offsets = true;
+            INFO(headwise::name(target));
+            const Comparison c = ragged.compare(Inputs<TestType>(with_tokens(p, q_decode, kv_decode)));
+            all.include(c.errors_of_Y);
+            log_sum_exp.include(c.errors_of_log_sum_exp);
+        }
+        INFO("largest error " << all.kernels << ", plain evaluation " << all.plain);
+        CHECK(all.earned(0));  // of all together: of a single row, one score's rounding decides
+        INFO("log-sum-exp " << log_sum_exp.kernels << ", plain evaluation " << log_sum_exp.plain);
+        CHECK(log_sum_exp.earned(0));
+    });
+}
+
 TEST_CASE("ragged: batches of no sequence, of empty ones and of one", "[ragged]")
 {
     for_each_target([](Target) {
@@ -134,13 +162,13 @@ TEST_CASE("ragged: batches of no sequence, of empty ones and of one", "[ragged]"
 
 TEST_CASE("ragged: each sequence gets the bits of attention() on it alone", "[ragged]")
 {
-    for_each_target([](Target target) {
-        const Problem p = with_tokens({.h = 4, .h_kv = 2, .d_k = 24, .d_v = 24, .causal = true, .log_sum_exp = true},
-                                      q_mixed, kv_mixed);
-        const Inputs<float> inputs(p);
-        const Ragged ragged(q_mixed, kv_mixed);
+    const auto check = [](Target target, const Lengths& q_lengths, const Lengths& kv_lengths) {
+        Problem p{.h = 4, .h_kv = 2, .d_k = 24, .d_v = 24, .sinks = true, .log_sum_exp = true};
+        p.left_window = 1100, p.right_window = 1100;
+        const Inputs<float> inputs(with_tokens(p, q_lengths, kv_lengths));
+        const Ragged ragged(q_lengths, kv_lengths);
         const Outputs<float> got = ragged.kernels(inputs);
-        for (std::size_t i = 0; i < q_mixed.size(); ++i) {
+        for (std::size_t i = 0; i < q_lengths.size(); ++i) {
             const std::int64_t q = ragged.q_starts.input()(static_cast<std::int64_t>(i));
             const std::int64_t kv = ragged.kv_starts.input()(static_cast<std::int64_t>(i));
             const auto part = [](const auto& all, std::int64_t first, std::int64_t count) {
@@ -149,12 +177,16 @@ TEST_CASE("ragged: each sequence gets the bits of attention() on it alone", "[ra
                 view.shape[2] = count;
                 return view;
             };
-            const Tensor<float, 4> alone({1, 4, q_mixed[i], 24});
-            headwise::attention(part(inputs.Q.input(), q, q_mixed[i]), part(inputs.K.input(), kv, kv_mixed[i]),
-                                part(inputs.V.input(), kv, kv_mixed[i]), alone.view(), {.causal = true});
-            INFO(headwise::name(target) << ", sequence " << i);
-            CHECK(same_bits(part(got.Y.view(), q, q_mixed[i]), alone.view()));
+            const Tensor<float, 4> alone({1, 4, q_lengths[i], 24});
+            headwise::attention(part(inputs.Q.input(), q, q_lengths[i]), part(inputs.K.input(), kv, kv_lengths[i]),
+                                part(inputs.V.input(), kv, kv_lengths[i]), alone.view(), inputs.options());
+            INFO(headwise::name(target) << ", sequence " << i << " of " << q_lengths.size());
+            CHECK(same_bits(part(got.Y.view(), q, q_lengths[i]), alone.view()));
         }
+    };
+    for_each_target([&](Target target) {
+        check(target, q_mixed, kv_mixed);
+        check(target, q_decode, kv_decode);
     });
 }
 
