@@ -1,5 +1,6 @@
 // What each option costs: one thread, fp32, h 8, d_k 64. Every call is timed beside the plain one, and the median ratio
-// is printed with the goal that it has. Then how the plain call grows with n, one head: as n * n if the ratio is 1.
+// is printed with the goal that it has; the same for decoding, one query. Then how the plain call grows with n, one head:
+// as n * n if the ratio is 1.
 #include <oneapi/tbb/global_control.h>
 #include <CLI/CLI.hpp>
 #include <headwise/headwise.hpp>
@@ -50,6 +51,12 @@ struct Problem {
     void run(const AttentionOptions<float>& options)
     {
         headwise::attention(input(q), input(k), input(v), {y.data(), {1, h, n, width}}, options);
+    }
+
+    /// One query of each head.
+    void decode(const AttentionOptions<float>& options)
+    {
+        headwise::attention({q.data(), {1, h, 1, width}}, input(k), input(v), {y.data(), {1, h, 1, width}}, options);
     }
 
     std::int64_t n;
@@ -151,6 +158,9 @@ int main(int argc, char** argv)
     std::mt19937 generator(4);
     for (std::uint8_t& allowed : boolean_numbers) allowed = generator() % 10 != 0;
     for (float& bias : additive) bias = static_cast<float>(generator() % 1000) * -1e-3f;
+    // Of one row, what the (n, n) masks have in all of theirs.
+    const TensorView<const bool, 1> boolean_row(reinterpret_cast<const bool*>(boolean_numbers.data()), {large.n});
+    const TensorView<const float, 1> bias_row(additive.data(), {large.n});
     std::vector<float> weights(static_cast<std::size_t>(heads * n * n));
     const TensorView<const bool, 2> boolean(reinterpret_cast<const bool*>(boolean_numbers.data()), {n, n});
     const TensorView<const float, 2> bias(additive.data(), {n, n});
@@ -174,6 +184,11 @@ int main(int argc, char** argv)
         {"plain_8192", "", 1, 0, [&] { large.run({}); }},
         {"window_128_8192", "plain_8192", window_share, 1.6,
          [&] { large.run({.causal = true, .left_window = window - 1}); }},
+        {"decode_8192", "", 1, 0, [&] { large.decode({}); }},
+        {"decode_boolean_mask", "decode_8192", 1, 1.2, [&] { large.decode({.mask = boolean_row}); }},
+        {"decode_additive_mask", "decode_8192", 1, 1.2, [&] { large.decode({.mask = bias_row}); }},
+        {"decode_softcap", "decode_8192", 1, 1.25, [&] { large.decode({.softcap = 30}); }},
+        {"decode_alibi", "decode_8192", 1, 1.2, [&] { large.decode({.alibi = alibi}); }},
     };
     // A call of n tokens beside as many calls of 1024 as have its work.
     Problem unit(1024, 1);
