@@ -35,6 +35,26 @@ T* element(const TensorView<T, 4>& view, std::int64_t i, std::int64_t j, std::in
     return view.data + i * view.strides[0] + j * view.strides[1] + k * view.strides[2];
 }
 
+/// The rows that some heads have for one query, and then for the next. Null where the view is.
+template <class T>
+class RowsOfHeads {
+public:
+    RowsOfHeads(const TensorView<T, 4>& view, std::int64_t item, std::int64_t first_head, std::int64_t query)
+        : row_(element(view, item, first_head, query)),
+          head_stride_(row_ ? view.strides[1] : 0),
+          query_stride_(row_ ? view.strides[2] : 0)
+    {
+    }
+
+    void next() { row_ += query_stride_; }
+    T* of_head(std::int64_t head) const { return row_ + head * head_stride_; }
+
+private:
+    T* row_;
+    std::int64_t head_stride_;
+    std::int64_t query_stride_;
+};
+
 /// Rows of a matrix that lie further apart than this many times their width, and than this many bytes, fall on few
 /// cache sets and many pages; copying each tile of them costs less.
 template <class E>
@@ -325,23 +345,25 @@ void AttendPlan<E>::describe_rows(const Queries& queries, const AttendCut& cut, 
     const AttendItem& item = place.item;
     const std::int64_t keys = keys_of(item);
     const std::int64_t offset = first_position(options_, item.index);
+    const auto within_chunk = [&](const KeyRange& range) {
+        return KeyRange{std::clamp(range.first, chunk.first, chunk.end), std::clamp(range.end, chunk.first, chunk.end)};
+    };
+    KeyRange range = within_chunk({0, keys});
     std::int64_t query = queries.range.first_query + place.first_row / cut.heads_of_unit();
     std::int64_t head = first_head + place.first_row % cut.heads_of_unit();
-    for (AttendRow<T>& row : rows) {
-        if (!queries.panels) {
-            row.q = element(queries.Q, item.tensor, head, item.first_row + query);
-            row.y = element(queries.Y, item.tensor, head, item.first_row + query);
-        }
-        row.position = saturating_add(query, offset);
-        KeyRange range = bounded ? visible_keys(options_, row.position, keys) : KeyRange{0, keys};
-        range = {std::clamp(range.first, chunk.first, chunk.end), std::clamp(range.end, chunk.first, chunk.end)};
-        if (queries.mask_is_ranges) range = *mask_range(options_.mask, {item.index, head, query}, range);
-        row.first_key = range.first;
-        row.end_key = range.end;
-        if (has_more) describe_more(item, head, query, row);
-        if (++head == first_head + cut.heads_of_unit()) {
-            head = first_head;
-            ++query;
+    const std::int64_t end_head = first_head + cut.heads_of_unit();
+    RowsOfHeads<const E> q(queries.Q, item.tensor, first_head, item.first_row + query);
+    RowsOfHeads<E> y(queries.Y, item.tensor, first_head, item.first_row + query);
+    for (auto row = rows.begin(); row != rows.end(); ++query, q.next(), y.next(), head = first_head) {
+        const std::int64_t position = saturating_add(query, offset);
+        if (bounded) range = within_chunk(visible_keys(options_, position, keys));
+        for (; head < end_head && row != rows.end(); ++head, ++row) {
+            row->q = q.of_head(head - first_head);
+            row->y = y.of_head(head - first_head);
+            row->position = position;
+            row->first_key = range.first;
+            row->end_key = range.end;
+            if (has_more) describe_more(queries, item, head, query, *row);
         }
     }
 }
@@ -374,10 +396,17 @@ std::int64_t AttendPlan<E>::keys_of(const AttendItem& item) const
 
 /// What only some options need.
 template <class E>
-void AttendPlan<E>::describe_more(const AttendItem& item, std::int64_t head, std::int64_t query,
-                                  AttendRow<T>& row) const
+void AttendPlan<E>::describe_more(const Queries& queries, const AttendItem& item, std::int64_t head,
+                                  std::int64_t query, AttendRow<T>& row) const
 {
-    if (options_.mask.given()) row.mask = mask_row(options_.mask, {item.index, head, query});
+    const MaskPlace of_mask{item.index, head, query};
+    if (queries.mask_is_ranges) {
+        const KeyRange range = *mask_range(options_.mask, of_mask, {row.first_key, row.end_key});
+        row.first_key = range.first;
+        row.end_key = range.end;
+    } else if (options_.mask.given()) {
+        row.mask = mask_row(options_.mask, of_mask);
+    }
     if (options_.alibi.given()) row.alibi_slope = options_.alibi(head);
     if (options_.sinks.given()) row.sink = options_.sinks(head);
     row.weights = options_.weights.given() ? element(options_.weights, item.index, head, query) : nullptr;

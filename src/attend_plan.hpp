@@ -63,7 +63,8 @@ private:
                     AttendBlock<T>& block) const;
     void describe_rows(const Queries& queries, const AttendCut& cut, const AttendPlace& place, std::int64_t first_head,
                        const KeyRange& chunk, std::span<AttendRow<T>> rows) const;
-    void describe_more(const AttendItem& item, std::int64_t head, std::int64_t query, AttendRow<T>& row) const;
+    void describe_more(const Queries& queries, const AttendItem& item, std::int64_t head, std::int64_t query,
+                       AttendRow<T>& row) const;
     KeyRange keys_seen(const QueryRange& range) const;
     std::int64_t keys_of(const AttendItem& item) const;
     std::int64_t kv_head(std::int64_t head) const { return head / (sizes_.heads / sizes_.kv_heads); }

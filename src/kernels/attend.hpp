@@ -122,9 +122,12 @@ private:
 
     void reset(const Panel<Arch, T>& panel)
     {
-        for (int i = 0; i < panel.width(); ++i) {
-            const bool has_sink = block.has_sinks && i < panel.row_count;
-            panel.maximum[i] = has_sink ? panel.rows[i].sink * (natural ? T(1) : log2e<T>) : -infinity<T>;
+        for (int i = 0; i < panel.width(); i += n) {
+            write(panel.maximum + i, set<Arch, T>(-infinity<T>));
+            write(panel.sum + i, set<Arch, T>(T(0)));
+        }
+        for (std::int64_t i = 0; block.has_sinks && i < panel.row_count; ++i) {
+            panel.maximum[i] = panel.rows[i].sink * (natural ? T(1) : log2e<T>);
             panel.sum[i] = panel.maximum[i] == -infinity<T> ? T(0) : T(1);
         }
         panel.state->started = false;

@@ -29,10 +29,16 @@ public:
     void finish(const Panel<Arch, T>& panel) const
     {
         alignas(64) T inverse[panel_tokens];
-        for (int i = 0; i < panel.width(); ++i) inverse[i] = panel.sum[i] == T(0) ? T(0) : T(1) / panel.sum[i];
+        bool weightless = false;  // some row is
+        for (int i = 0; i < panel.width(); i += n) {
+            const auto sum = load<Arch, T>(panel.sum + i);
+            const auto zero = sum == set<Arch, T>(T(0));
+            weightless = weightless || xsimd::any(zero);
+            write(inverse + i, xsimd::select(zero, set<Arch, T>(T(0)), set<Arch, T>(T(1)) / sum));
+        }
         if (!panel.state->started)
             for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) panel.o[i] = T(0);
-        else clear_rows_without_weight(panel);
+        else if (weightless) clear_rows_without_weight(panel);
         if (block.y_panels.data) give_panel(panel, inverse);
         else give<&AttendRow<T>::y>(panel, panel.o, 0, block.d_v, block.y_stride, inverse);
         if (block.keeps_weights) give_weights(panel, inverse);

@@ -86,12 +86,13 @@ public:
         state.all_from = 0;
         state.all_to = block.n_kv;
         for (std::int64_t i = 0; i < p.row_count; ++i) {
-            const AttendRow<T>& row = p.rows[i];
-            if (row.first_key > state.all_from) state.all_from = row.first_key;
-            if (row.end_key < state.all_to) state.all_to = row.end_key;
-            if (row.first_key >= row.end_key) continue;
-            if (row.first_key < state.first_key) state.first_key = row.first_key;
-            if (row.end_key > state.end_key) state.end_key = row.end_key;
+            const std::int64_t first = p.rows[i].first_key, end = p.rows[i].end_key;
+            const std::int64_t low = first < end ? first : block.n_kv;  // of rows that see a key
+            const std::int64_t high = first < end ? end : 0;
+            state.all_from = first > state.all_from ? first : state.all_from;
+            state.all_to = end < state.all_to ? end : state.all_to;
+            state.first_key = low < state.first_key ? low : state.first_key;
+            state.end_key = high > state.end_key ? high : state.end_key;
         }
         if (state.all_to < state.all_from) state.all_to = state.all_from;
         if (block.score_stage == 0 || block.score_stage == 1) {  // wanted of keys that take no part, too
