@@ -231,7 +231,10 @@ AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries& qu
     block.d_v = sizes_.d_v;
     block.k = matrix_of(K_, cut.rows_of_unit());
     block.v = matrix_of(V_, cut.rows_of_unit());
-    if (!queries.panels) {
+    if (queries.panels) {  // which ones: run_task; that there are any decides which kernel takes the block
+        block.q_panels.data = queries.panels->q;
+        block.y_panels.data = queries.panels->y;
+    } else {
         block.q_stride = queries.Q.strides[3];
         block.y_stride = queries.Y.strides[3];
     }

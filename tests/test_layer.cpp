@@ -59,6 +59,9 @@ std::vector<LayerProblem> layer_problems()
         {.shape = {.d_model = 32, .heads = 4, .kv_heads = 2, .d_k = 11, .d_v = 5, .d_model_kv = 23},
          .b = 3, .n = 1, .n_kv = 7},
         {.shape = {.d_model = 59, .heads = 2, .d_k = 64, .d_v = 111, .d_model_kv = 128}, .n = 35, .n_kv = 3},
+        // Few queries and many keys, which the operator, but not the layer, would cut by keys.
+        {.shape = {.d_model = 16, .heads = 1}, .b = 2, .n = 1, .n_kv = 1100},
+        {.shape = {.d_model = 32, .heads = 2, .kv_heads = 1}, .n = 2, .n_kv = 2050, .biased = false},
         {.shape = {.d_model = 601, .heads = 10, .d_k = 60}, .n = 18},  // too large for one pass over the tokens
     };
 }
@@ -117,6 +120,28 @@ TEST_CASE("layer: more tokens than are held at a time", "[layer][long]")
             o.mask = MaskKind::boolean;
             o.mask_shape = {p.b, 1, p.n, p.keys()};
             CHECK(compare_layer<float>(p, o).failures == "");
+        }
+    });
+}
+
+// 1024 numbers of queries and outputs a token: 2048 tokens are held at a time, and the last one is alone.
+TEST_CASE("layer: a last token that is alone gets the bits it gets without the others", "[layer]")
+{
+    const LayerShape shape{.d_model = 8, .heads = 4, .d_k = 128};
+    const RandomLayer<float> random(shape);
+    for_each_target([&](Target target) {
+        const headwise::MultiHeadAttention layer(shape, random.weights());
+        for (const std::int64_t n_kv : {40, 1100}) {
+            const LayerProblem p{.shape = shape, .n = 2049, .n_kv = n_kv};
+            const LayerInputs<float> inputs(p, p.attention());
+            const auto all = run_kernels(layer, inputs);
+            const Tensor<float, 3> alone({1, 1, 8});
+            auto last = inputs.X.input();
+            last.data = &last(0, 2048, 0);
+            last.shape[1] = 1;
+            layer.forward(last, inputs.X_kv.input(), alone.view());
+            INFO(headwise::name(target) << ", n_kv " << n_kv);
+            for (std::int64_t c = 0; c < 8; ++c) CHECK(alone.view()(0, 0, c) == all.Y.view()(0, 2048, c));
         }
     });
 }
