@@ -44,13 +44,14 @@ inline std::int64_t multiply_adds(const LayerShape& s, const Problem& p)
                   s.heads * p.n_q * p.n_kv * widths);
 }
 
-/// Halves the largest of the sizes until the forward is a small one.
+/// Halves the largest of the sizes until the forward is a small one. Keys that draw_problem() made many stay many.
 inline void shrink(LayerShape& s, Problem& p, bool self)
 {
+    const bool keeps_keys = !self && p.b == 1 && p.n_kv >= 1000;
     while (multiply_adds(s, p) > 300'000) {
         std::int64_t* largest = &p.n_q;
         for (std::int64_t* size : {&p.n_kv, &s.d_model, &s.d_model_kv, &s.d_k, &s.d_v})
-            if (*size > *largest) largest = size;
+            if (*size > *largest && !(keeps_keys && size == &p.n_kv)) largest = size;
         *largest = (*largest + 1) / 2;
         if (self) p.n_kv = p.n_q, s.d_model_kv = s.d_model;
     }
