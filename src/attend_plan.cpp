@@ -6,9 +6,7 @@
 #include <type_traits>
 
 #include "ceil_div.hpp"
-#include "check.hpp"
 #include "chunk_cut.hpp"
-#include "key_range.hpp"
 #include "mask_range.hpp"
 #include "parallel.hpp"
 #include "scratch.hpp"
@@ -26,34 +24,6 @@ constexpr double near_bytes = 1 << 20;
 /// as one, 2 panels 1.26; nothing gained where K and V are 768 KiB.)
 constexpr std::int64_t max_panels_with_weights = 4;
 constexpr double near_bytes_of_head = 768 << 10;
-
-/// Null where the view is, as one without elements may be.
-template <class T>
-T* element(const TensorView<T, 4>& view, std::int64_t i, std::int64_t j, std::int64_t k)
-{
-    if (!view.data) return nullptr;
-    return view.data + i * view.strides[0] + j * view.strides[1] + k * view.strides[2];
-}
-
-/// The rows that some heads have for one query, and then for the next. Null where the view is.
-template <class T>
-class RowsOfHeads {
-public:
-    RowsOfHeads(const TensorView<T, 4>& view, std::int64_t item, std::int64_t first_head, std::int64_t query)
-        : row_(element(view, item, first_head, query)),
-          head_stride_(row_ ? view.strides[1] : 0),
-          query_stride_(row_ ? view.strides[2] : 0)
-    {
-    }
-
-    void next() { row_ += query_stride_; }
-    T* of_head(std::int64_t head) const { return row_ + head * head_stride_; }
-
-private:
-    T* row_;
-    std::int64_t head_stride_;
-    std::int64_t query_stride_;
-};
 
 /// Rows of a matrix that lie further apart than this many times their width, and than this many bytes, fall on few
 /// cache sets and many pages; copying each tile of them costs less.
@@ -85,43 +55,33 @@ bool keeps_weights(const AttentionOptions<E>& options)
 
 }  // namespace
 
-/// Where the query rows are.
-template <class E>
-struct AttendPlan<E>::Queries {
-    TensorView<const E, 4> Q;
-    TensorView<E, 4> Y;
-    const QueryPanels<T>* panels;  ///< instead of Q and Y, or null
-    QueryRange range;
-    bool mask_is_ranges = false;  ///< each row of the mask leaves one range of keys, and is taken as bounds
-};
-
 template <class E>
 AttendPlan<E>::AttendPlan(const KernelTable<T>& kernels, const AttendSizes& sizes, TensorView<const E, 4> K,
                           TensorView<const E, 4> V, const AttentionOptions<E>& options)
-    : kernels_(kernels), sizes_(sizes), K_(K), V_(V), options_(options)
+    : kernels_(kernels), sizes_(sizes), K_(K), V_(V), options_(options), rows_(sizes_, options)
 {
 }
 
 template <class E>
 void AttendPlan<E>::run(TensorView<const E, 4> Q, TensorView<E, 4> Y) const
 {
-    run(Queries{Q, Y, nullptr, {0, sizes_.batch, 0, sizes_.n_q}});
+    run(Queries<E>{Q, Y, nullptr, {0, sizes_.batch, 0, sizes_.n_q}});
 }
 
 template <class E>
 void AttendPlan<E>::run(const QueryPanels<T>& panels) const
 {
-    run(Queries{{}, {}, &panels, panels.range});
+    run(Queries<E>{{}, {}, &panels, panels.range});
 }
 
 template <class E>
 void AttendPlan<E>::run(TensorView<const E, 4> Q, TensorView<E, 4> Y, const RaggedStarts& starts) const
 {
-    run(Queries{Q, Y, nullptr, {0, sizes_.batch, 0, sizes_.n_q, &starts}});
+    run(Queries<E>{Q, Y, nullptr, {0, sizes_.batch, 0, sizes_.n_q, &starts}});
 }
 
 template <class E>
-AttendCut::Limits AttendPlan<E>::limits(const Queries& queries) const
+AttendCut::Limits AttendPlan<E>::limits(const Queries<E>& queries) const
 {
     AttendCut::Limits limits;
     limits.panel_tokens = kernels_.panel_tokens();
@@ -138,13 +98,13 @@ AttendCut::Limits AttendPlan<E>::limits(const Queries& queries) const
 }
 
 template <class E>
-void AttendPlan<E>::run(const Queries& queries) const
+void AttendPlan<E>::run(const Queries<E>& queries) const
 {
     if (queries.range.item_count == 0 || queries.range.query_count == 0) return;
     const AttendCut cut(sizes_, queries.range, limits(queries));
     const AttendBlock<T> common = block_of(queries, cut);
     if (common.has_mask) {
-        Queries bounded = queries;
+        Queries<E> bounded = queries;
         bounded.mask_is_ranges = true;
         if (kernels_.attends_few(block_of(bounded, cut)) && mask_is_ranges(options_.mask, queries.range, sizes_.heads))
             return run(bounded);
@@ -164,9 +124,9 @@ void AttendPlan<E>::run(const Queries& queries) const
 
 /// Few rows and many keys: chunks of keys, then the merging of what they leave.
 template <class E>
-void AttendPlan<E>::run_in_chunks(const Queries& queries, const AttendCut& cut, const AttendBlock<T>& common) const
+void AttendPlan<E>::run_in_chunks(const Queries<E>& queries, const AttendCut& cut, const AttendBlock<T>& common) const
 {
-    const ChunkCut chunks(cut, keys_seen(queries.range));
+    const ChunkCut chunks(cut, rows_.keys_seen(queries.range));
     const std::int64_t of_row = partial_numbers(sizes_.d_v);
     const std::int64_t numbers = chunks.tasks() * cut.rows_of_unit() * of_row;
     Scratch scratch(Scratch::size<T>(numbers));
@@ -208,7 +168,7 @@ void AttendPlan<E>::run_blocks(const AttendCut& cut, const AttendBlock<T>& commo
     run_tasks(tasks, work, [&](TaskQueue& queue) {
         Scratch scratch(bytes);
         AttendRow<T>* const rows = scratch.template take<AttendRow<T>>(cut.rows_of_block());
-        std::fill_n(rows, cut.rows_of_block(), AttendRow<T>{});  // describe_rows writes what the options need
+        std::fill_n(rows, cut.rows_of_block(), AttendRow<T>{});  // AttendRows writes what the options need
         WorkReport done;
         AttendBlock<T> block = common;
         block.scratch = scratch.template take<T>(scratch_numbers);
@@ -222,7 +182,7 @@ void AttendPlan<E>::run_blocks(const AttendCut& cut, const AttendBlock<T>& commo
 }
 
 template <class E>
-AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries& queries, const AttendCut& cut) const
+AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries<E>& queries, const AttendCut& cut) const
 {
     AttendBlock<T> block{};
     block.unit_rows = cut.rows_of_unit();
@@ -261,7 +221,7 @@ AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries& qu
 
 /// Runs the blocks of a task on the keys of a chunk. `block` has what all blocks of the call have in common.
 template <class E>
-void AttendPlan<E>::run_task(const Queries& queries, const AttendCut& cut, const AttendPlace& place,
+void AttendPlan<E>::run_task(const Queries<E>& queries, const AttendCut& cut, const AttendPlace& place,
                              AttendBlock<T>& block, AttendRow<T>* rows, const KeyRange& chunk) const
 {
     const AttendItem& item = place.item;
@@ -271,9 +231,9 @@ void AttendPlan<E>::run_task(const Queries& queries, const AttendCut& cut, const
     block.n_kv = item.n_kv;
     for (std::int64_t unit = place.first_unit; unit < place.first_unit + cut.units_of_task(); ++unit) {
         const std::int64_t head = unit * cut.heads_of_unit();
-        describe_rows(queries, cut, place, head, chunk, {rows, static_cast<std::size_t>(place.row_count)});
-        block.k.data = element(K_, item.tensor, kv_head(head), item.first_key);
-        block.v.data = element(V_, item.tensor, kv_head(head), item.first_key);
+        rows_.describe(queries, cut, place, head, chunk, {rows, static_cast<std::size_t>(place.row_count)});
+        block.k.data = row_of(K_, item.tensor, kv_head(head), item.first_key);
+        block.v.data = row_of(V_, item.tensor, kv_head(head), item.first_key);
         block.begins_mean = unit == 0;
         block.ends_mean = unit == cut.units() - 1;
         if (queries.panels) {
@@ -309,7 +269,7 @@ double AttendPlan<E>::bytes_read(const QueryRange& range) const
 /// Names what the task after this one will read first, as far as this one has not read it: its queries, and the first
 /// tile of its keys.
 template <class E>
-void AttendPlan<E>::look_ahead(const Queries& queries, const AttendCut& cut, const AttendPlace& place,
+void AttendPlan<E>::look_ahead(const Queries<E>& queries, const AttendCut& cut, const AttendPlace& place,
                                std::int64_t next_task, AttendBlock<T>& block) const
 {
     for (MemoryRows& rows : block.ahead) rows = {};
@@ -320,103 +280,19 @@ void AttendPlan<E>::look_ahead(const Queries& queries, const AttendCut& cut, con
     const std::int64_t query = queries.range.first_query + next.first_row / cut.heads_of_unit();
     if (!queries.panels && queries.Q.strides[3] == 1) {
         constexpr std::int64_t size = sizeof(E);
-        block.ahead[0] = {element(queries.Q, next.item.tensor, head, next.item.first_row + query),
+        block.ahead[0] = {row_of(queries.Q, next.item.tensor, head, next.item.first_row + query),
                           queries.Q.strides[2] * size, ceil_div(next.row_count, cut.heads_of_unit()),
                           sizes_.d_k * size};
     }
     if (kv_head(head) == kv_head(place.first_unit * cut.heads_of_unit()) && next.item.index == place.item.index) return;
-    const std::int64_t position = saturating_add(query, first_position(options_, next.item.index));
-    const std::int64_t keys = keys_of(next.item);
-    const std::int64_t first_key = visible_keys(options_, position, keys).first;
-    const std::int64_t count = std::min<std::int64_t>(keys - first_key, kernels_.key_tile);
+    const std::int64_t first_key = rows_.keys_seen(next.item, query).first;
+    const std::int64_t count = std::min<std::int64_t>(rows_.keys_of(next.item) - first_key, kernels_.key_tile);
     const auto first_tile = [&](AttendMatrix matrix, const TensorView<const E, 4>& view, std::int64_t width) {
-        matrix.data = element(view, next.item.tensor, kv_head(head), next.item.first_key);
+        matrix.data = row_of(view, next.item.tensor, kv_head(head), next.item.first_key);
         return rows_in_memory<E>(matrix, first_key, count, width);
     };
     block.ahead[1] = first_tile(block.k, K_, sizes_.d_k);
     block.ahead[2] = first_tile(block.v, V_, sizes_.d_v);
-}
-
-template <class E>
-void AttendPlan<E>::describe_rows(const Queries& queries, const AttendCut& cut, const AttendPlace& place,
-                                  std::int64_t first_head, const KeyRange& chunk, std::span<AttendRow<T>> rows) const
-{
-    const bool bounded = options_.causal || options_.left_window >= 0 || options_.right_window >= 0;
-    const bool has_more = options_.mask.given() || options_.alibi.given() || options_.sinks.given() ||
-                          options_.weights.given() || options_.mean_weights.given() || options_.scores.given() ||
-                          options_.log_sum_exp.given();
-    const AttendItem& item = place.item;
-    const std::int64_t keys = keys_of(item);
-    const std::int64_t offset = first_position(options_, item.index);
-    const auto within_chunk = [&](const KeyRange& range) {
-        return KeyRange{std::clamp(range.first, chunk.first, chunk.end), std::clamp(range.end, chunk.first, chunk.end)};
-    };
-    KeyRange range = within_chunk({0, keys});
-    std::int64_t query = queries.range.first_query + place.first_row / cut.heads_of_unit();
-    std::int64_t head = first_head + place.first_row % cut.heads_of_unit();
-    const std::int64_t end_head = first_head + cut.heads_of_unit();
-    RowsOfHeads<const E> q(queries.Q, item.tensor, first_head, item.first_row + query);
-    RowsOfHeads<E> y(queries.Y, item.tensor, first_head, item.first_row + query);
-    for (auto row = rows.begin(); row != rows.end(); ++query, q.next(), y.next(), head = first_head) {
-        const std::int64_t position = saturating_add(query, offset);
-        if (bounded) range = within_chunk(visible_keys(options_, position, keys));
-        for (; head < end_head && row != rows.end(); ++head, ++row) {
-            row->q = q.of_head(head - first_head);
-            row->y = y.of_head(head - first_head);
-            row->position = position;
-            row->first_key = range.first;
-            row->end_key = range.end;
-            if (has_more) describe_more(queries, item, head, query, *row);
-        }
-    }
-}
-
-/// From the first to the last key that any query of the range sees.
-template <class E>
-KeyRange AttendPlan<E>::keys_seen(const QueryRange& range) const
-{
-    KeyRange seen{sizes_.n_kv, 0};
-    for (std::int64_t item = range.first_item; item < range.first_item + range.item_count; ++item)
-        for (std::int64_t query = range.first_query; query < range.first_query + range.query_count; ++query) {
-            const std::int64_t position = saturating_add(query, first_position(options_, item));
-            const std::int64_t keys = keys_of({item, item, 0, 0, sizes_.n_q, sizes_.n_kv});
-            const KeyRange of_query = visible_keys(options_, position, keys);
-            if (of_query.first >= of_query.end) continue;
-            seen.first = std::min(seen.first, of_query.first);
-            seen.end = std::max(seen.end, of_query.end);
-        }
-    return seen.first < seen.end ? seen : KeyRange{0, 0};
-}
-
-/// The keys that lengths and a short mask leave to a batch item.
-template <class E>
-std::int64_t AttendPlan<E>::keys_of(const AttendItem& item) const
-{
-    const std::int64_t keys = options_.kv_lengths.given() ? options_.kv_lengths(item.index) : item.n_kv;
-    if (!options_.mask.given() || options_.mask.shape()[3] == 1) return keys;
-    return std::min(keys, options_.mask.shape()[3]);
-}
-
-/// What only some options need.
-template <class E>
-void AttendPlan<E>::describe_more(const Queries& queries, const AttendItem& item, std::int64_t head,
-                                  std::int64_t query, AttendRow<T>& row) const
-{
-    const MaskPlace of_mask{item.index, head, query};
-    if (queries.mask_is_ranges) {
-        const KeyRange range = *mask_range(options_.mask, of_mask, {row.first_key, row.end_key});
-        row.first_key = range.first;
-        row.end_key = range.end;
-    } else if (options_.mask.given()) {
-        row.mask = mask_row(options_.mask, of_mask);
-    }
-    if (options_.alibi.given()) row.alibi_slope = options_.alibi(head);
-    if (options_.sinks.given()) row.sink = options_.sinks(head);
-    row.weights = options_.weights.given() ? element(options_.weights, item.index, head, query) : nullptr;
-    row.scores = options_.scores.given() ? element(options_.scores, item.index, head, query) : nullptr;
-    row.mean_weights = options_.mean_weights.given() ? &options_.mean_weights(item.index, query, 0) : nullptr;
-    row.log_sum_exp =
-        options_.log_sum_exp.given() ? &options_.log_sum_exp(item.tensor, head, item.first_row + query) : nullptr;
 }
 
 template class AttendPlan<float>;

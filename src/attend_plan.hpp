@@ -1,30 +1,17 @@
 // The plan of the fused operator: cuts the query rows of all batch items and heads into blocks (attend_cut.hpp), describes
-// each block to the kernel, and runs them as tasks. Used by the operator (attention.cpp) and by the layer (multi_head_attention.cpp).
+// each block and its rows (attend_rows.hpp) to the kernel, and runs them as tasks. Used by the operator (attention.cpp) and
+// by the layer (multi_head_attention.cpp).
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include <headwise/attention.hpp>
 
 #include "attend_cut.hpp"
+#include "attend_rows.hpp"
 #include "kernels/kernel_table.hpp"
-#include "key_range.hpp"
 
 namespace headwise {
-
-/// Query rows as panels, those of all heads below one another: (h * d_k) x W in, (h * d_v) x W out. Panel p of the
-/// i-th item of the range begins at i * item_stride + p * panel_stride.
-template <class T>
-struct QueryPanels {
-    const T* q;
-    std::int64_t q_item_stride;
-    std::int64_t q_panel_stride;
-    T* y;
-    std::int64_t y_item_stride;
-    std::int64_t y_panel_stride;
-    QueryRange range;
-};
 
 /// K and V (batch, kv_heads, n_kv, width) and the options of a call whose arguments have been checked.
 template <class E>
@@ -46,27 +33,19 @@ public:
     void run(const QueryPanels<T>& panels) const;
 
 private:
-    struct Queries;
-
-    AttendCut::Limits limits(const Queries& queries) const;
-    void run(const Queries& queries) const;
-    void run_in_chunks(const Queries& queries, const AttendCut& cut, const AttendBlock<T>& common) const;
+    AttendCut::Limits limits(const Queries<E>& queries) const;
+    void run(const Queries<E>& queries) const;
+    void run_in_chunks(const Queries<E>& queries, const AttendCut& cut, const AttendBlock<T>& common) const;
     template <class RunOne>
     void run_blocks(const AttendCut& cut, const AttendBlock<T>& common, std::int64_t tasks, double work,
                     const RunOne& run_one) const;
-    AttendBlock<T> block_of(const Queries& queries, const AttendCut& cut) const;
-    void run_task(const Queries& queries, const AttendCut& cut, const AttendPlace& place, AttendBlock<T>& block,
+    AttendBlock<T> block_of(const Queries<E>& queries, const AttendCut& cut) const;
+    void run_task(const Queries<E>& queries, const AttendCut& cut, const AttendPlace& place, AttendBlock<T>& block,
                   AttendRow<T>* rows, const KeyRange& chunk = every_key) const;
     double multiply_adds(const QueryRange& range) const;
     double bytes_read(const QueryRange& range) const;
-    void look_ahead(const Queries& queries, const AttendCut& cut, const AttendPlace& place, std::int64_t next_task,
+    void look_ahead(const Queries<E>& queries, const AttendCut& cut, const AttendPlace& place, std::int64_t next_task,
                     AttendBlock<T>& block) const;
-    void describe_rows(const Queries& queries, const AttendCut& cut, const AttendPlace& place, std::int64_t first_head,
-                       const KeyRange& chunk, std::span<AttendRow<T>> rows) const;
-    void describe_more(const Queries& queries, const AttendItem& item, std::int64_t head, std::int64_t query,
-                       AttendRow<T>& row) const;
-    KeyRange keys_seen(const QueryRange& range) const;
-    std::int64_t keys_of(const AttendItem& item) const;
     std::int64_t kv_head(std::int64_t head) const { return head / (sizes_.heads / sizes_.kv_heads); }
 
     const KernelTable<T>& kernels_;
@@ -74,6 +53,7 @@ private:
     TensorView<const E, 4> K_;
     TensorView<const E, 4> V_;
     const AttentionOptions<E>& options_;
+    AttendRows<E> rows_;
 };
 
 }  // namespace headwise
