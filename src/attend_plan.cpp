@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <mutex>
 #include <type_traits>
 
@@ -44,6 +45,17 @@ AttendMatrix matrix_of(const TensorView<const E, 4>& view, std::int64_t query_ro
     const bool worth_copying = far_apart<E>(matrix.row_stride, view.shape[3]) && query_rows >= 64;
     matrix.copied = !std::is_same_v<E, compute_t<E>> || matrix.column_stride != 1 || worth_copying;
     return matrix;
+}
+
+/// Whether scale and sinks can be in units of log2, in which a number is a half larger.
+template <class T>
+bool fits_log2(T scale, const VectorView<const T>& sinks)
+{
+    const auto fits = [](T x) { return std::abs(x) <= std::numeric_limits<T>::max() / T(1.5); };
+    if (!fits(scale)) return false;
+    for (std::int64_t head = 0; sinks.given() && head < sinks.shape[0]; ++head)
+        if (!fits(sinks(head)) && std::isfinite(sinks(head))) return false;
+    return true;
 }
 
 template <class E>
@@ -213,6 +225,10 @@ AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries<E>&
     block.has_alibi = options_.alibi.given();
     block.has_sinks = options_.sinks.given();
     block.score_stage = options_.scores.given() ? static_cast<int>(options_.score_stage) : -1;
+    const bool is_added_to = options_.softcap != 0 || block.has_alibi ||
+                             (block.has_mask && block.mask_type != ElementType::boolean);
+    const bool gives_scores = options_.scores.given() && options_.score_stage != ScoreStage::weights;
+    block.natural = is_added_to || gives_scores || !fits_log2(block.scale, options_.sinks);
     block.keeps_weights = keeps_weights(options_);
     block.has_mean = options_.mean_weights.given();
     block.mean_factor = T(1) / static_cast<T>(sizes_.heads);

@@ -214,6 +214,25 @@ TEST_CASE("attention: a row whose mask is the lowest finite number everywhere", 
     });
 }
 
+TEST_CASE("attention: scale and sinks at the end of their range", "[attention][nonfinite]")
+{
+    constexpr float largest = std::numeric_limits<float>::max();
+    for_each_target([](Target target) {
+        for (const std::int64_t n_q : {1, 19})
+            for (const double scale : {2.3e38, 2.4e38, double{largest}, -double{largest}})
+                for (const float sink : {0.0F, 2.4e38F, largest, -largest}) {
+                    Problem p{.b = 2, .n_q = n_q, .n_kv = 210, .d_k = 16, .d_v = 16, .scale = scale};
+                    p.sinks = sink != 0;
+                    p.log_sum_exp = true;
+                    const Inputs<float> inputs(p);
+                    fill(inputs.Q, [](const auto& i) { return i[3] == 0 ? 1e-38F : 0.0F; });
+                    fill(inputs.sinks, [&](const auto&) { return sink; });
+                    INFO(headwise::name(target) << ", sink " << sink);
+                    check_same(inputs, 3e-6);
+                }
+    });
+}
+
 // A key takes part though its score is -inf: its weight is 0, and 0 times an infinity of V is NaN. Where all scores of a
 // row are -inf there is no weight at all, and the row is zeros whatever V holds.
 TEST_CASE("attention: scores of -inf", "[attention][nonfinite]")

@@ -22,7 +22,8 @@ enum class ScoreStage {
 /// Options of attention(). The written contract is ONNX Attention, opset 25. All of them compose.
 ///
 /// score(i, j) = softcap(scale * q_i . k_j) + mask(i, j) + alibi_slope * (j - position(i)), where position(i) =
-/// i + query_offset, over the keys j that take part; then softmax over j, then the blend of the rows of V.
+/// i + query_offset, over the keys j that take part; then softmax over j, then the blend of the rows of V. Computed in
+/// compute_t<T>, of whose range scores can use two thirds: larger ones may count as infinite.
 ///
 /// Key j takes part in query i's row when all hold:
 ///   j < kv_lengths[item] (default n_kv); causal: j <= position(i); left_window >= 0: j >= position(i) - left_window;
@@ -33,7 +34,7 @@ enum class ScoreStage {
 /// reaches the output.
 template <class T>
 struct AttentionOptions {
-    /// Factor of q.k; any finite value, zero and negative too. Default: 1 / sqrt(d_k).
+    /// Factor of q.k; any finite value, zero and negative too, as long as scale * q is finite. Default: 1 / sqrt(d_k).
     std::optional<double> scale{};
     /// Soft cap c > 0: scores become c * tanh(score / c). 0: none.
     double softcap = 0;

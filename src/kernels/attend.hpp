@@ -31,10 +31,8 @@ class Attend {
 public:
     explicit Attend(const AttendBlock<T>& b)
         : block(b),
-          natural(b.softcap != T(0) || b.has_alibi || gives_scores(b) ||
-                  (b.has_mask && b.mask_type != ElementType::boolean)),
           scratch(b, b.scratch),
-          outputs(b, scratch, natural),
+          outputs(b, scratch),
           fetches_tiles(worth_fetching(b))
     {
     }
@@ -81,7 +79,6 @@ private:
     };
 
     const AttendBlock<T>& block;
-    const bool natural;  ///< scores in natural units, else in units of log2
     const AttendScratch<Arch, T> scratch;
     const AttendOutputs<Arch, T, E> outputs;
     const bool fetches_tiles;
@@ -93,7 +90,7 @@ private:
     /// q = scale * Q^T, and a state that has seen no key but the sink.
     void prepare(const Panel<Arch, T>& panel)
     {
-        const T factor = natural ? block.scale : block.scale * log2e<T>;
+        const T factor = block.natural ? block.scale : block.scale * log2e<T>;
         if (block.q_panels.data) {
             const T* from = block.q_panels.data + panel.index * block.q_panels.panel_stride +
                             block.q_panels.first_row * panel.width();
@@ -127,7 +124,7 @@ private:
             write(panel.sum + i, set<Arch, T>(T(0)));
         }
         for (std::int64_t i = 0; block.has_sinks && i < panel.row_count; ++i) {
-            panel.maximum[i] = panel.rows[i].sink * (natural ? T(1) : log2e<T>);
+            panel.maximum[i] = panel.rows[i].sink * (block.natural ? T(1) : log2e<T>);
             panel.sum[i] = panel.maximum[i] == -infinity<T> ? T(0) : T(1);
         }
         panel.state->started = false;
@@ -246,7 +243,7 @@ private:
 
         ahead.take_turn();
         const SoftmaxState<T> state{scratch.maximum_before, panel.maximum, panel.sum, scratch.correction};
-        if (natural) softmax_natural<Arch, T>(tile.s, tile.keys, panel.vectors, state);
+        if (block.natural) softmax_natural<Arch, T>(tile.s, tile.keys, panel.vectors, state);
         else softmax<Arch, T>(tile.s, tile.keys, panel.vectors, state);
 
         ahead.take_turn();

@@ -109,6 +109,7 @@ struct AttendBlock {
     ElementType mask_type = ElementType::boolean;
     bool has_alibi = false;
     bool has_sinks = false;
+    bool natural = false;  ///< scores in natural units, else in units of log2
     bool keeps_weights = false;  ///< some output needs the weights of a whole row
     // The mean over heads: blocks that differ in the head alone follow one another with the same scratch memory, in which
     // the mean is summed; the last one hands it out.

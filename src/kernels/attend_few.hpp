@@ -226,7 +226,7 @@ private:
 
     T first_maximum(const AttendRow<T>& row) const
     {
-        return block.has_sinks ? row.sink * (scores.natural ? T(1) : log2e<T>) : -infinity<T>;
+        return block.has_sinks ? row.sink * (block.natural ? T(1) : log2e<T>) : -infinity<T>;
     }
 
     /// What scores are taken against: -inf would make a NaN of -inf.
@@ -236,7 +236,7 @@ private:
     T power(T difference) const
     {
         alignas(64) T numbers[n];
-        write(numbers, power_of_two<Arch, T>(set<Arch, T>(scores.natural ? difference * log2e<T> : difference)));
+        write(numbers, power_of_two<Arch, T>(set<Arch, T>(block.natural ? difference * log2e<T> : difference)));
         return numbers[0];
     }
 
@@ -255,7 +255,7 @@ private:
                 sum = sum + p;
             }
         };
-        if (scores.natural) weigh_all([](V difference) { return difference * set<Arch, T>(log2e<T>); });
+        if (block.natural) weigh_all([](V difference) { return difference * set<Arch, T>(log2e<T>); });
         else weigh_all([](V difference) { return difference; });
         const T correction = power(before - maximum);
         for (std::int64_t c = 0; c < block.d_v; c += n)
@@ -291,7 +291,7 @@ private:
         const auto q_at = [&](std::int64_t c) {
             return widened<Arch, double>(static_cast<const E*>(to.q)[c * block.q_stride]);
         };
-        const double in_nats = static_cast<double>(maximum) * (scores.natural ? 1 : 1 / log2e<double>);
+        const double in_nats = static_cast<double>(maximum) * (block.natural ? 1 : 1 / log2e<double>);
         *to.log_sum_exp = static_cast<T>(VisibleKeys<Arch, T, E>(block).log_sum_exp(to, in_nats, sum, q_at));
     }
 };

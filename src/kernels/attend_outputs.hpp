@@ -12,10 +12,7 @@ namespace headwise::kernels {
 template <class Arch, class T, class E>
 class AttendOutputs {
 public:
-    AttendOutputs(const AttendBlock<T>& b, const AttendScratch<Arch, T>& s, bool scores_are_natural)
-        : block(b), scratch(s), natural(scores_are_natural)
-    {
-    }
+    AttendOutputs(const AttendBlock<T>& b, const AttendScratch<Arch, T>& s) : block(b), scratch(s) {}
 
     /// A tile of scores, at whichever stage they are.
     void give_scores(const Panel<Arch, T>& panel, const T* s, std::int64_t first, std::int64_t keys) const
@@ -53,7 +50,6 @@ private:
 
     const AttendBlock<T>& block;
     const AttendScratch<Arch, T>& scratch;
-    const bool natural;
 
     /// A row whose scores are all -inf has no weight to give, whatever V holds.
     void clear_rows_without_weight(const Panel<Arch, T>& panel) const
@@ -103,7 +99,7 @@ private:
                 const auto no_key = maximum == set<Arch, T>(-infinity<T>);
                 const auto last = xsimd::select(no_key, set<Arch, T>(T(0)), maximum);
                 const auto difference = load<Arch, T>(scratch.history(panel, tile) + i) - last;
-                const auto power = power_of_two<Arch, T>(difference * set<Arch, T>(natural ? log2e<T> : T(1)));
+                const auto power = power_of_two<Arch, T>(difference * set<Arch, T>(block.natural ? log2e<T> : T(1)));
                 write(factor + i, power * load<Arch, T>(inverse + i));
             }
             T* const weights = scratch.tile_scores(panel, tile);
@@ -181,7 +177,7 @@ private:
                 const T* q = block.q_panels.data + panel.index * block.q_panels.panel_stride;
                 return static_cast<double>(q[(block.q_panels.first_row + c) * panel.width() + i]);
             };
-            const double maximum = static_cast<double>(panel.maximum[i]) * (natural ? 1 : 1 / log2e<double>);
+            const double maximum = static_cast<double>(panel.maximum[i]) * (block.natural ? 1 : 1 / log2e<double>);
             *row.log_sum_exp = static_cast<T>(visible.log_sum_exp(row, maximum, panel.sum[i], q_at));
         }
     }

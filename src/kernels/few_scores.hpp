@@ -12,15 +12,10 @@ class FewScores {
 public:
     using V = Vec<Arch, T>;
 
-    explicit FewScores(const AttendBlock<T>& b)
-        : natural(b.softcap != T(0) || b.has_alibi || (b.has_mask && b.mask_type != ElementType::boolean)), block(b)
-    {
-    }
-
-    const bool natural;  ///< scores in natural units, else in units of log2
+    explicit FewScores(const AttendBlock<T>& b) : block(b) {}
 
     /// What queries are multiplied with.
-    T scale() const { return natural ? block.scale : block.scale * log2e<T>; }
+    T scale() const { return block.natural ? block.scale : block.scale * log2e<T>; }
 
     /// s[j] = the score of the n keys from `key` on but for the mask, -inf for those outside the rows' bounds. A single
     /// row goes through K nearly as it lies, a stream that the hardware's prefetchers follow. Rows that share K compute
