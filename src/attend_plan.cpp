@@ -110,19 +110,17 @@ AttendCut::Limits AttendPlan<E>::limits(const Queries<E>& queries) const
 }
 
 template <class E>
-void AttendPlan<E>::run(const Queries<E>& queries) const
+void AttendPlan<E>::run(Queries<E> queries) const
 {
     if (queries.range.item_count == 0 || queries.range.query_count == 0) return;
     const AttendCut cut(sizes_, queries.range, limits(queries));
-    const AttendBlock<T> common = block_of(queries, cut);
-    if (common.has_mask) {
-        Queries<E> bounded = queries;
-        bounded.mask_is_ranges = true;
-        if (kernels_.attends_few(block_of(bounded, cut)) && mask_is_ranges(options_.mask, queries.range, sizes_.heads))
-            return run(bounded);
+    AttendBlock<T> common = block_of(queries, cut);
+    const bool few = kernels_.attends_few(common);
+    if (few && common.has_mask && mask_is_ranges(options_.mask, queries.range, sizes_.heads)) {
+        queries.mask_is_ranges = true;  // bounds spare the reading of what they exclude
+        common = block_of(queries, cut);
     }
-    if (sizes_.n_kv > ChunkCut::keys_of_chunk && kernels_.attends_few(common))
-        return run_in_chunks(queries, cut, common);
+    if (few && sizes_.n_kv > ChunkCut::keys_of_chunk) return run_in_chunks(queries, cut, common);
 
     const bool far = bytes_read(queries.range) > near_bytes;
     run_blocks(cut, common, cut.tasks(), multiply_adds(queries.range),

@@ -34,7 +34,7 @@ public:
 
 private:
     AttendCut::Limits limits(const Queries<E>& queries) const;
-    void run(const Queries<E>& queries) const;
+    void run(Queries<E> queries) const;
     void run_in_chunks(const Queries<E>& queries, const AttendCut& cut, const AttendBlock<T>& common) const;
     template <class RunOne>
     void run_blocks(const AttendCut& cut, const AttendBlock<T>& common, std::int64_t tasks, double work,

@@ -68,6 +68,7 @@ void AttendRows<E>::describe(const Queries<E>& queries, const AttendCut& cut, co
 template <class E>
 KeyRange AttendRows<E>::keys_seen(const QueryRange& range) const
 {
+    if (range.starts) return {0, sizes_.n_kv};
     KeyRange seen{sizes_.n_kv, 0};
     for (std::int64_t item = range.first_item; item < range.first_item + range.item_count; ++item)
         for (std::int64_t query = range.first_query; query < range.first_query + range.query_count; ++query) {

@@ -57,7 +57,7 @@ public:
     void describe(const Queries<E>& queries, const AttendCut& cut, const AttendPlace& place, std::int64_t first_head,
                   const KeyRange& chunk, std::span<AttendRow<T>> rows) const;
 
-    /// From the first to the last key that any query of the range sees; masks aside.
+    /// From the first to the last key that any query of the range sees, masks aside; of ragged items all keys.
     KeyRange keys_seen(const QueryRange& range) const;
 
     /// The keys that a query sees; masks aside.

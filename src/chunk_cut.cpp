@@ -9,7 +9,7 @@ namespace headwise {
 ChunkCut::ChunkCut(const AttendCut& cut, const KeyRange& seen)
     : cut_(cut),
       items_(cut.range().item_count),
-      first_chunk_(cut.range().starts ? 0 : seen.first / keys_of_chunk),
+      first_chunk_(seen.first / keys_of_chunk),
       chunks_of_item_(std::max<std::int64_t>(ceil_div(seen.end, keys_of_chunk) - first_chunk_, 1))
 {
 }

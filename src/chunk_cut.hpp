@@ -29,7 +29,7 @@ public:
         KeyRange keys;
     };
 
-    /// `seen`: the keys that some query of the range sees; unused for ragged items. `cut` must outlive this object.
+    /// `seen`: AttendRows::keys_seen of the range. `cut` must outlive this object.
     ChunkCut(const AttendCut& cut, const KeyRange& seen);
 
     std::int64_t tasks() const { return cut_.units() * tasks_before(items_); }

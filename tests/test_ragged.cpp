@@ -162,9 +162,11 @@ TEST_CASE("ragged: batches of no sequence, of empty ones and of one", "[ragged]"
 
 TEST_CASE("ragged: each sequence gets the bits of attention() on it alone", "[ragged]")
 {
-    const auto check = [](Target target, const Lengths& q_lengths, const Lengths& kv_lengths) {
-        Problem p{.h = 4, .h_kv = 2, .d_k = 24, .d_v = 24, .sinks = true, .log_sum_exp = true};
-        p.left_window = 1100, p.right_window = 1100;
+    const Problem plain{.h = 4, .h_kv = 2, .d_k = 24, .d_v = 24, .log_sum_exp = true};
+    Problem causal = plain, windows = plain;
+    causal.causal = true;
+    windows.sinks = true, windows.left_window = windows.right_window = 1100;
+    const auto check = [](Target target, const Problem& p, const Lengths& q_lengths, const Lengths& kv_lengths) {
         const Inputs<float> inputs(with_tokens(p, q_lengths, kv_lengths));
         const Ragged ragged(q_lengths, kv_lengths);
         const Outputs<float> got = ragged.kernels(inputs);
@@ -185,8 +187,9 @@ TEST_CASE("ragged: each sequence gets the bits of attention() on it alone", "[ra
         }
     };
     for_each_target([&](Target target) {
-        check(target, q_mixed, kv_mixed);
-        check(target, q_decode, kv_decode);
+        check(target, causal, q_mixed, kv_mixed);
+        check(target, windows, q_mixed, kv_mixed);
+        check(target, windows, q_decode, kv_decode);
     });
 }
 

@@ -125,8 +125,8 @@ private:
         row.q = row.s + key_tile;
         row.o = row.q + rounded(block.d_k);
         const E* q = static_cast<const E*>(from.q);
-        for (std::int64_t c = 0; c < block.d_k; ++c)
-            row.q[c] = widened<Arch, T>(q[c * block.q_stride]) * scores.scale();
+        const T scale = scores.scale();
+        for (std::int64_t c = 0; c < block.d_k; ++c) row.q[c] = widened<Arch, T>(q[c * block.q_stride]) * scale;
         reset(row);
         if (block.work) {
             const std::int64_t keys = VisibleKeys<Arch, T, E>(block).count(from);
