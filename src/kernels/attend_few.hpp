@@ -153,11 +153,6 @@ private:
         row.to = end_key - tile < key_tile ? end_key - tile : key_tile;
     }
 
-    static Tile tile_of(const AttendMatrix& matrix, std::int64_t key)
-    {
-        return {key, static_cast<const E*>(matrix.data) + key * matrix.row_stride, matrix.row_stride};
-    }
-
     /// The keys of one tile.
     void step(std::int64_t tile)
     {
@@ -166,7 +161,7 @@ private:
             enter(rows[i], tile);
             alike = alike && rows[i].from == rows[0].from && rows[i].to == rows[0].to;
         }
-        const Tile k = tile_of(block.k, tile), v = tile_of(block.v, tile);
+        const Tile k(block.k, tile, block.d_k), v(block.v, tile, block.d_v);
         std::int64_t i = 0;
         if (alike) {
             for (; i + max_together <= block.row_count; i += max_together) step_rows<max_together>(rows + i, k, v);
@@ -180,18 +175,18 @@ private:
     void step_rows(Row* some, const Tile& k, const Tile& v) const
     {
         if (some[0].from >= some[0].to) return;
-        weigh_keys<count>(some, k, v);
-        blend_few<Arch, T, E, count>(some, v, block.d_v);
+        weigh_keys<count>(some, k);
+        blend_few<Arch, T, E, count>(some, v);
     }
 
     /// s = the weights of the tile's keys.
     template <int count>
-    void weigh_keys(Row* some, const Tile& k, const Tile& v) const
+    void weigh_keys(Row* some, const Tile& k) const
     {
         const std::int64_t from = some[0].from, to = some[0].to;
         V top[count];
         for (int r = 0; r < count; ++r) top[r] = set<Arch, T>(some[r].maximum);
-        for (std::int64_t key = from / n * n; key < to; key += n) scores.template score<count>(some, k, v, key, top);
+        for (std::int64_t key = from / n * n; key < to; key += n) scores.template score<count>(some, k, key, top);
         for (int r = 0; r < count; ++r)
             weigh(some[r], block.has_mask ? scores.add_mask(some[r], k.key) : largest<Arch, T>(top[r]));
     }
@@ -213,9 +208,9 @@ private:
         reset(row);
         for (std::int64_t tile = row.given->first_key / key_tile * key_tile; tile < row.given->end_key;
              tile += key_tile) {
-            const Tile k = tile_of(block.k, tile), v = tile_of(block.v, tile);
+            const Tile k(block.k, tile, block.d_k), v(block.v, tile, block.d_v);
             enter(row, tile);
-            weigh_keys<1>(&row, k, v);
+            weigh_keys<1>(&row, k);
             for (std::int64_t j = row.from; j < row.to; ++j) {
                 if (!visible.sees(*row.given, tile + j)) continue;
                 for (std::int64_t c = 0; c < block.d_v; ++c)

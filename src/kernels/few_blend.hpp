@@ -5,61 +5,93 @@
 
 namespace headwise::kernels {
 
-/// Columns c .. c + vectors * lanes - 1 of blend_few.
-template <class Arch, class T, class E, int count, int vectors>
-HEADWISE_INLINE void blend_columns(FewRow<T>* some, const FewTile<E>& v, std::int64_t c)
+/// Keys that rows which share V blend in one go: few, so that each row of V is read as a whole, once, though the sums
+/// of all its columns fit no registers.
+inline constexpr int few_keys = 8;
+
+/// o += sum over the keys j ... to - 1 of s[j] V[j] in columns c ..., as long as there are `vectors` of them, which are
+/// summed in registers. Several rows do few_keys keys, or one, so that the loop over them has a fixed length.
+template <class Arch, class T, class E, int count, int vectors, int keys>
+HEADWISE_INLINE void blend_columns(FewRow<T>* some, const FewTile<E>& v, std::int64_t j, std::int64_t to,
+                                   std::int64_t& c, LineWalk<Arch, E>& ahead)
 {
     using V = Vec<Arch, T>;
     constexpr int n = lanes_of<Arch, T>;
-    V sums[count][vectors];
+    T* o[count];
+    const T* s[count];
     HEADWISE_UNROLL
     for (int r = 0; r < count; ++r) {
-        HEADWISE_UNROLL
-        for (int i = 0; i < vectors; ++i) sums[r][i] = load<Arch, T>(some[r].o + c + i * n);
+        o[r] = some[r].o;
+        s[r] = some[r].s + j;
     }
-    for (std::int64_t j = some[0].from; j < some[0].to; ++j) {
-        const E* of_key = v.rows + j * v.stride + c;
-        if (count == 1 && j % n == 0) fetch_page_ahead<Arch>(of_key);
-        V x[vectors];
-        HEADWISE_UNROLL
-        for (int i = 0; i < vectors; ++i) x[i] = load_widened<Arch, T>(of_key + i * n);
+    const E* const rows = v.rows + j * v.stride;
+    const std::ptrdiff_t stride = v.stride;
+    for (; c + vectors * n <= v.width; c += vectors * n) {
+        if constexpr (count > 1) ahead.template fetch<keys * vectors * n * int{sizeof(E)}>(c / n);
+        V sums[count][vectors];
         HEADWISE_UNROLL
         for (int r = 0; r < count; ++r) {
-            const V p = set<Arch, T>(some[r].s[j]);
             HEADWISE_UNROLL
-            for (int i = 0; i < vectors; ++i) sums[r][i] = multiply_add(x[i], p, sums[r][i]);
+            for (int i = 0; i < vectors; ++i) sums[r][i] = load<Arch, T>(o[r] + c + i * n);
+        }
+        const auto add = [&](std::int64_t key) __attribute__((always_inline)) {
+            V x[vectors];
+            HEADWISE_UNROLL
+            for (int i = 0; i < vectors; ++i) x[i] = load_widened<Arch, T>(rows + key * stride + c + i * n);
+            HEADWISE_UNROLL
+            for (int r = 0; r < count; ++r) {
+                const V weight = set<Arch, T>(s[r][key]);
+                HEADWISE_UNROLL
+                for (int i = 0; i < vectors; ++i) sums[r][i] = multiply_add(x[i], weight, sums[r][i]);
+            }
+        };
+        if constexpr (count > 1) {
+            HEADWISE_UNROLL
+            for (int key = 0; key < keys; ++key) add(key);
+        } else {
+            for (std::int64_t key = 0; key < to - j; ++key) {
+                if (key % n == 0) fetch_page_ahead<Arch>(rows + key * stride + c);
+                add(key);
+            }
+        }
+        HEADWISE_UNROLL
+        for (int r = 0; r < count; ++r) {
+            HEADWISE_UNROLL
+            for (int i = 0; i < vectors; ++i) write(o[r] + c + i * n, sums[r][i]);
         }
     }
-    HEADWISE_UNROLL
-    for (int r = 0; r < count; ++r) {
-        HEADWISE_UNROLL
-        for (int i = 0; i < vectors; ++i) write(some[r].o + c + i * n, sums[r][i]);
-    }
+    if constexpr (vectors > 1) blend_columns<Arch, T, E, count, vectors / 2, keys>(some, v, j, to, c, ahead);
 }
 
-/// Columns from c on, as many whole vectors as there are, in passes over the tile that are as wide as may be: a pass
-/// over part of each row is slow, since it jumps from row to row.
-template <class Arch, class T, class E, int count, int vectors>
-HEADWISE_INLINE void blend_vectors(FewRow<T>* some, const FewTile<E>& v, std::int64_t d_v, std::int64_t& c)
+/// The same in all columns.
+template <class Arch, class T, class E, int count, int keys>
+HEADWISE_INLINE void blend_keys(FewRow<T>* some, const FewTile<E>& v, std::int64_t j, std::int64_t to)
 {
-    constexpr int width = vectors * lanes_of<Arch, T>;
-    for (; c + width <= d_v; c += width) blend_columns<Arch, T, E, count, vectors>(some, v, c);
-    if constexpr (vectors > 1) blend_vectors<Arch, T, E, count, vectors / 2>(some, v, d_v, c);
+    LineWalk<Arch, E> ahead(v, j);
+    std::int64_t c = 0;
+    blend_columns<Arch, T, E, count, few_chains / count, keys>(some, v, j, to, c, ahead);
+    for (; c < v.width; ++c) {
+        for (int r = 0; r < count; ++r) {
+            T sum = some[r].o[c];
+            for (std::int64_t key = j; key < to; ++key)
+                sum += some[r].s[key] * widened<Arch, T>(v.rows[key * v.stride + c]);
+            some[r].o[c] = sum;
+        }
+    }
 }
 
 /// o += sum over the tile's keys of s[j] V[j], for `count` rows that see the same keys.
 template <class Arch, class T, class E, int count>
-void blend_few(FewRow<T>* some, const FewTile<E>& v, std::int64_t d_v)
+void blend_few(FewRow<T>* some, const FewTile<E>& v)
 {
-    std::int64_t c = 0;
-    blend_vectors<Arch, T, E, count, few_chains / count>(some, v, d_v, c);
-    for (; c < d_v; ++c) {
-        for (int r = 0; r < count; ++r) {
-            T sum = some[r].o[c];
-            for (std::int64_t j = some[r].from; j < some[r].to; ++j)
-                sum += some[r].s[j] * widened<Arch, T>(v.rows[j * v.stride + c]);
-            some[r].o[c] = sum;
-        }
+    std::int64_t j = some[0].from;
+    const std::int64_t to = some[0].to;
+    if constexpr (count == 1) {
+        blend_keys<Arch, T, E, count, 0>(some, v, j, to);
+    } else {
+        for (; j + few_keys <= to; j += few_keys)
+            blend_keys<Arch, T, E, count, few_keys>(some, v, j, j + few_keys);
+        for (; j < to; ++j) blend_keys<Arch, T, E, count, 1>(some, v, j, j + 1);
     }
 }
 

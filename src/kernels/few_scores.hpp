@@ -18,31 +18,29 @@ public:
     T scale() const { return block.natural ? block.scale : block.scale * log2e<T>; }
 
     /// s[j] = the score of the n keys from `key` on but for the mask, -inf for those outside the rows' bounds. A single
-    /// row goes through K nearly as it lies, a stream that the hardware's prefetchers follow. Rows that share K compute
-    /// long enough on each line of it for others to be fetched meanwhile: the same one of V, and one of K further on.
+    /// row goes through K nearly as it lies, a stream that the hardware's prefetchers follow.
     template <int count>
-    void score(FewRow<T>* some, const FewTile<E>& k, const FewTile<E>& v, std::int64_t key, V* top) const
+    void score(FewRow<T>* some, const FewTile<E>& k, std::int64_t key, V* top) const
     {
         constexpr int together = count == 1 ? 2 : few_chains / count < n ? few_chains / count : n;  // keys
-        constexpr int vectors_of_line = 64 / int{sizeof(E)} / n;
         const std::int64_t from = some[0].from - key, to = some[0].to - key;
         const bool all = from <= 0 && to >= n;
         if constexpr (count == 1) fetch_page_ahead<Arch>(k.rows + key * k.stride);
+        LineWalk<Arch, E> ahead(k, key);
         V sums[count][n];
         const std::int64_t whole = block.d_k / n * n;
         for (int first = 0; first < n; first += together) {
             const E* at[together];
-            const E* ahead[together];
             V part[count][together];
             HEADWISE_UNROLL
             for (int j = 0; j < together; ++j) {
                 const std::int64_t seen = all ? first + j : clamped(first + j, from, to - 1);
                 at[j] = k.rows + (key + seen) * k.stride;
-                ahead[j] = v.rows + (key + seen) * v.stride;
                 HEADWISE_UNROLL
                 for (int r = 0; r < count; ++r) part[r][j] = set<Arch, T>(T(0));
             }
             for (std::int64_t c = 0; c < whole; c += n) {
+                if constexpr (count > 1) ahead.template fetch<together * n * int{sizeof(E)}>(c / n);
                 V q[count];
                 HEADWISE_UNROLL
                 for (int r = 0; r < count; ++r) q[r] = load<Arch, T>(some[r].q + c);
@@ -51,10 +49,6 @@ public:
                     const V x = load_widened<Arch, T>(at[j] + c);
                     HEADWISE_UNROLL
                     for (int r = 0; r < count; ++r) part[r][j] = multiply_add(x, q[r], part[r][j]);
-                    if (count > 1 && c / n % vectors_of_line == 0) {
-                        fetch<Arch>(ahead[j] + c, 0);
-                        fetch<Arch>(at[j] + c, bytes_ahead);
-                    }
                 }
             }
             HEADWISE_UNROLL
@@ -89,7 +83,6 @@ public:
 
 private:
     static constexpr int n = lanes_of<Arch, T>;
-    static constexpr std::uintptr_t bytes_ahead = 8 << 10;  ///< fetched of K: 4 to 16 KiB do alike
 
     const AttendBlock<T>& block;
 
@@ -119,7 +112,8 @@ private:
     }
 
     /// With the columns that fill no vector, for keys that are seen.
-    V with_last_columns(V sums, const T* q, const FewTile<E>& k, std::int64_t key, std::int64_t from, std::int64_t to) const
+    V with_last_columns(V sums, const T* q, const FewTile<E>& k, std::int64_t key, std::int64_t from,
+                        std::int64_t to) const
     {
         alignas(64) T s[n];
         write(s, sums);
