@@ -25,7 +25,8 @@ function(headwise_add_isa isa)
     headwise_library_options(${object})
     # Optimised in every configuration: an inline function that stays a function of its own could be taken by the
     # linker for code that runs on any processor (tests/isa_symbols.py).
-    set(optimisation -O3)
+    # Inner loops begin at a cache line: where they fell otherwise, a change elsewhere cost projections 5 % (Zen 3).
+    set(optimisation -O3 -falign-loops=64)
     if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
         # Of an unrolled kernel, UBSan's checks of null pointers and of address arithmetic take most of the code and of
         # the time to compile; AddressSanitizer sees a wrong access all the same.

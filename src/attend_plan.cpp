@@ -16,9 +16,9 @@ namespace headwise {
 
 namespace {
 
-/// What a call reads beyond this is not in a near cache when its turn comes. (Zen 3, AVX2: fetching ahead gained 20 % at
-/// 1.7 MiB, and lost 5 at 0.75 MiB.)
-constexpr double near_bytes = 1 << 20;
+/// What a call reads beyond this comes from memory when its turn comes. (Zen 3, AVX2, a thread alone: fetching ahead
+/// gained 10 to 30 % from 7 MiB on, and lost 2 to 12 % at 1 to 3 MiB, which the third-level cache held.)
+constexpr double near_bytes = 4 << 20;
 
 /// Panels of a block at most where weights are kept, which fill the second-level cache: one, unless K and V of a head,
 /// which every block reads again, are more than this. (Zen 3, layer n 2048, d_model 1024, h 16: 4 panels 1.48 times as fast
@@ -280,33 +280,39 @@ double AttendPlan<E>::bytes_read(const QueryRange& range) const
            product(range.item_count, sizes_.kv_heads, sizes_.n_kv, sizes_.d_k + sizes_.d_v, sizeof(E));
 }
 
-/// Names what the task after this one will read first, as far as this one has not read it: its queries, and the first
-/// tile of its keys.
+/// Names the task's rows of Y, and what the task after it will read first, as far as this one has not read it: its
+/// queries, and the first tile of its keys.
 template <class E>
 void AttendPlan<E>::look_ahead(const Queries<E>& queries, const AttendCut& cut, const AttendPlace& place,
                                std::int64_t next_task, AttendBlock<T>& block) const
 {
     for (MemoryRows& rows : block.ahead) rows = {};
-    if (next_task >= cut.tasks() || cut.units_of_task() > 1) return;
+    if (cut.units_of_task() > 1) return;
+    const auto head_of = [&](const AttendPlace& of) { return of.first_unit * cut.heads_of_unit(); };
+    const auto query_of = [&](const AttendPlace& of) {
+        return queries.range.first_query + of.first_row / cut.heads_of_unit();
+    };
+    const auto rows_of = [&](const auto& view, const AttendPlace& of, std::int64_t width) -> MemoryRows {
+        constexpr std::int64_t size = sizeof(E);
+        if (queries.panels || view.strides[3] != 1) return {};
+        return {row_of(view, of.item.tensor, head_of(of), of.item.first_row + query_of(of)), view.strides[2] * size,
+                ceil_div(of.row_count, cut.heads_of_unit()), width * size};
+    };
+    block.ahead[0] = rows_of(queries.Y, place, sizes_.d_v);
+    if (next_task >= cut.tasks()) return;
     const AttendPlace next = cut.place(next_task);
     if (next.row_count <= 0) return;
-    const std::int64_t head = next.first_unit * cut.heads_of_unit();
-    const std::int64_t query = queries.range.first_query + next.first_row / cut.heads_of_unit();
-    if (!queries.panels && queries.Q.strides[3] == 1) {
-        constexpr std::int64_t size = sizeof(E);
-        block.ahead[0] = {row_of(queries.Q, next.item.tensor, head, next.item.first_row + query),
-                          queries.Q.strides[2] * size, ceil_div(next.row_count, cut.heads_of_unit()),
-                          sizes_.d_k * size};
-    }
-    if (kv_head(head) == kv_head(place.first_unit * cut.heads_of_unit()) && next.item.index == place.item.index) return;
-    const std::int64_t first_key = rows_.keys_seen(next.item, query).first;
+    block.ahead[1] = rows_of(queries.Q, next, sizes_.d_k);
+    const std::int64_t kv = kv_head(head_of(next));
+    if (kv == kv_head(head_of(place)) && next.item.index == place.item.index) return;
+    const std::int64_t first_key = rows_.keys_seen(next.item, query_of(next)).first;
     const std::int64_t count = std::min<std::int64_t>(rows_.keys_of(next.item) - first_key, kernels_.key_tile);
     const auto first_tile = [&](AttendMatrix matrix, const TensorView<const E, 4>& view, std::int64_t width) {
-        matrix.data = row_of(view, next.item.tensor, kv_head(head), next.item.first_key);
+        matrix.data = row_of(view, next.item.tensor, kv, next.item.first_key);
         return rows_in_memory<E>(matrix, first_key, count, width);
     };
-    block.ahead[1] = first_tile(block.k, K_, sizes_.d_k);
-    block.ahead[2] = first_tile(block.v, V_, sizes_.d_v);
+    block.ahead[2] = first_tile(block.k, K_, sizes_.d_k);
+    block.ahead[3] = first_tile(block.v, V_, sizes_.d_v);
 }
 
 template class AttendPlan<float>;

@@ -49,7 +49,7 @@ public:
         }
         for (std::int64_t tile = first / key_tile * key_tile; tile < end; tile += key_tile) {
             const KeyTile keys = load_key_tile(tile, first, end, false);
-            look_ahead(tile + key_tile, end);
+            look_ahead(keys, end);
             for (std::int64_t p = 0; p < scratch.panel_count(); ++p) step(scratch.panel(p), keys, false);
             ahead.take_rest();  // of panels that had no key in this tile
         }
@@ -65,7 +65,6 @@ private:
     static constexpr std::int64_t key_tile = TileShape<Arch, T>::key_tile;
     static constexpr std::int64_t near_bytes = 128 << 10;
     static constexpr std::int64_t max_tile_bytes = 192 << 10;
-    static constexpr std::int64_t turns_of_step = 3;  ///< calls of ahead.take_turn() in compute()
 
     /// Keys [first, end) and their rows of K and V; rows of key j at (j - first) * stride.
     struct KeyTile {
@@ -132,15 +131,17 @@ private:
     }
 
     /// While the panels use a tile, the next one is fetched; during the last one, what the plan has named.
-    void look_ahead(std::int64_t tile, std::int64_t end)
+    void look_ahead(const KeyTile& keys, std::int64_t end)
     {
-        ahead.start(turns_of_step * scratch.panel_count());
-        if (tile < end && fetches_tiles) {
-            const std::int64_t keys = end - tile < key_tile ? end - tile : key_tile;
-            ahead.add(rows_in_memory<E>(block.k, tile, keys, block.d_k));
-            ahead.add(rows_in_memory<E>(block.v, tile, keys, block.d_v));
-        } else if (tile >= end) {
-            for (const MemoryRows& rows : block.ahead) ahead.add(rows);
+        constexpr std::int64_t rows = TileShape<Arch, T>::rows(TileShape<Arch, T>::max_vectors);
+        const std::int64_t tiles_of_panel = (keys.end - keys.first + rows - 1) / rows + (block.d_v + rows - 1) / rows;
+        ahead.start(tiles_of_panel * scratch.panel_count());
+        if (keys.end < end && fetches_tiles) {
+            const std::int64_t count = end - keys.end < key_tile ? end - keys.end : key_tile;
+            ahead.add(rows_in_memory<E>(block.k, keys.end, count, block.d_k));
+            ahead.add(rows_in_memory<E>(block.v, keys.end, count, block.d_v));
+        } else if (keys.end >= end) {
+            for (const MemoryRows& piece : block.ahead) ahead.add(piece);
         }
     }
 
@@ -224,7 +225,6 @@ private:
         const std::int64_t all_to = clamped(panel.state->all_to - tile.first, tile.keys);
         if (all_from > 0 || all_to < tile.keys || mask != MaskKind::open) panel.state->excluded = true;
 
-        ahead.take_turn();
         const bool plain = mask == MaskKind::open && block.softcap == T(0) && !block.has_alibi && !gives_scores(block);
         if (plain) {
             // Cut at whole register tiles, since small ones are slow.
@@ -241,15 +241,13 @@ private:
         }
         if (careful && keys.v_was_cleaned) add_non_finite(panel, tile);
 
-        ahead.take_turn();
         const SoftmaxState<T> state{scratch.maximum_before, panel.maximum, panel.sum, scratch.correction};
         if (block.natural) softmax_natural<Arch, T>(tile.s, tile.keys, panel.vectors, state);
         else softmax<Arch, T>(tile.s, tile.keys, panel.vectors, state);
 
-        ahead.take_turn();
         const T* v = keys.v + (tile.first - keys.first) * keys.v_stride;
         const Product<T> weighted{v, 1, keys.v_stride, tile.s, panel.o, block.d_v, tile.keys, panel.vectors};
-        blend<Arch, T>(weighted, panel.state->started ? scratch.correction : nullptr);
+        blend<Arch, T>(weighted, panel.state->started ? scratch.correction : nullptr, [&] { ahead.take_turn(); });
         panel.state->started = true;
 
         if (!block.work) return;
@@ -260,14 +258,15 @@ private:
     }
 
     /// s = the products of keys and queries, and their maximum.
-    void score_keys(const Panel<Arch, T>& panel, const KeyTile& keys, const ScoreTile<T>& tile, T* maximum) const
+    void score_keys(const Panel<Arch, T>& panel, const KeyTile& keys, const ScoreTile<T>& tile, T* maximum)
     {
         const T* k = keys.k + (tile.first - keys.first) * keys.k_stride;
-        score<Arch, T>({k, keys.k_stride, 1, panel.q, tile.s, tile.keys, block.d_k, panel.vectors}, maximum);
+        score<Arch, T>({k, keys.k_stride, 1, panel.q, tile.s, tile.keys, block.d_k, panel.vectors}, maximum,
+                       [&] { ahead.take_turn(); });
     }
 
     /// The same for keys that some rows do not see.
-    void score_bounded(const Panel<Arch, T>& panel, const KeyTile& keys, const ScoreTile<T>& tile) const
+    void score_bounded(const Panel<Arch, T>& panel, const KeyTile& keys, const ScoreTile<T>& tile)
     {
         if (tile.keys == 0) return;
         score_keys(panel, keys, tile, scratch.correction);

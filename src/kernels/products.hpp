@@ -2,6 +2,8 @@
 //
 // NaN and infinities are carried as IEEE arithmetic carries them. Panel columns that stand for no token hold whatever
 // the product of their zeros is.
+//
+// before_tile() is called before each register tile: there is room for other work in their loops.
 #pragma once
 
 #include "kernels/register_tile.hpp"
@@ -24,20 +26,32 @@ void project(const Projection<T>& p)
 
 /// c[key][lane] = sum over k of K(key, k) b[k][lane]; row_maximum[lane] = max(row_maximum[lane], c[.][lane]), NaN in c
 /// left out of it. K's columns lie side by side: a_column_stride is 1.
+template <class Arch, class T, class BeforeTile>
+void score(const Product<T>& p, T* row_maximum, const BeforeTile& before_tile)
+{
+    const TileOperands<T> t{p.a, p.a_row_stride, p.b, p.c, p.depth, nullptr, nullptr, row_maximum};
+    tile_rows<Arch, T, Stage::score>(t, p.rows, p.vectors, before_tile);
+}
+
 template <class Arch, class T>
 void score(const Product<T>& p, T* row_maximum)
 {
-    const TileOperands<T> t{p.a, p.a_row_stride, p.b, p.c, p.depth, nullptr, nullptr, row_maximum};
-    tile_rows<Arch, T, Stage::score>(t, p.rows, p.vectors);
+    score<Arch, T>(p, row_maximum, Nothing());
 }
 
 /// c[m][lane] = correction[lane] c[m][lane] + sum over keys of V(key, m) b[key][lane]; correction null: c is not read
 /// and starts at 0. V's columns lie side by side: a_row_stride is 1, a_column_stride the distance of V's rows.
+template <class Arch, class T, class BeforeTile>
+void blend(const Product<T>& p, const T* correction, const BeforeTile& before_tile)
+{
+    const TileOperands<T> t{p.a, p.a_column_stride, p.b, p.c, p.depth, nullptr, correction, nullptr};
+    tile_rows<Arch, T, Stage::blend>(t, p.rows, p.vectors, before_tile);
+}
+
 template <class Arch, class T>
 void blend(const Product<T>& p, const T* correction)
 {
-    const TileOperands<T> t{p.a, p.a_column_stride, p.b, p.c, p.depth, nullptr, correction, nullptr};
-    tile_rows<Arch, T, Stage::blend>(t, p.rows, p.vectors);
+    blend<Arch, T>(p, correction, Nothing());
 }
 
 }  // namespace headwise::kernels

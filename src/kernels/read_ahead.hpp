@@ -42,7 +42,7 @@ public:
 
 private:
     static constexpr std::int64_t line = 64;
-    static constexpr int max_pieces = 3;
+    static constexpr int max_pieces = 4;
 
     /// Not inline: it would take registers and room from the loops around it.
     __attribute__((noinline)) void fetch(std::int64_t lines)

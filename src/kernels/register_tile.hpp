@@ -122,32 +122,41 @@ HEADWISE_INLINE void advance(TileOperands<T>& t, std::int64_t rows, int width)
 }
 
 /// All rows of a product: full tiles, and the last rows, fewer than two tiles, in two halves, since a tile of few rows
-/// cannot hide the latency of its multiply-adds.
-template <class Arch, class T, Stage stage, int Vectors>
-HEADWISE_INLINE void tile_rows(TileOperands<T> t, std::int64_t rows)
+/// cannot hide the latency of its multiply-adds. before_tile() is called before each of them.
+template <class Arch, class T, Stage stage, int Vectors, class BeforeTile>
+HEADWISE_INLINE void tile_rows(TileOperands<T> t, std::int64_t rows, const BeforeTile& before_tile)
 {
     constexpr int tile = TileShape<Arch, T>::rows(Vectors);
     constexpr int width = Vectors * lanes_of<Arch, T>;
     while (rows == tile || rows >= 2 * tile) {
+        before_tile();
         register_tile<Arch, T, stage, tile, Vectors>(t);
         advance<stage>(t, tile, width);
         rows -= tile;
     }
     if (rows > tile) {
         const std::int64_t half = (rows + 1) / 2;
+        before_tile();
         partial_tile<Arch, T, stage, tile, Vectors>(static_cast<int>(half), t);
         advance<stage>(t, half, width);
         rows -= half;
     }
-    if (rows > 0) partial_tile<Arch, T, stage, tile, Vectors>(static_cast<int>(rows), t);
+    if (rows == 0) return;
+    before_tile();
+    partial_tile<Arch, T, stage, tile, Vectors>(static_cast<int>(rows), t);
 }
 
-template <class Arch, class T, Stage stage>
-HEADWISE_INLINE void tile_rows(const TileOperands<T>& t, std::int64_t rows, int vectors)
+struct Nothing {
+    void operator()() const {}
+};
+
+template <class Arch, class T, Stage stage, class BeforeTile = Nothing>
+HEADWISE_INLINE void tile_rows(const TileOperands<T>& t, std::int64_t rows, int vectors,
+                               const BeforeTile& before_tile = {})
 {
     static_assert(TileShape<Arch, T>::max_vectors == 2);
-    if (vectors == 2) tile_rows<Arch, T, stage, 2>(t, rows);
-    else tile_rows<Arch, T, stage, 1>(t, rows);
+    if (vectors == 2) tile_rows<Arch, T, stage, 2>(t, rows, before_tile);
+    else tile_rows<Arch, T, stage, 1>(t, rows, before_tile);
 }
 
 }  // namespace headwise::kernels
