@@ -17,8 +17,8 @@ namespace headwise {
 namespace {
 
 /// What a call reads beyond this comes from memory when its turn comes. (Zen 3, AVX2, a thread alone: fetching ahead
-/// gained 10 to 30 % from 7 MiB on, and lost 2 to 12 % at 1 to 3 MiB, which the third-level cache held.)
-constexpr double near_bytes = 4 << 20;
+/// gained 10 to 40 % from 7 MiB on, and lost 2 to 16 % at 1 to 4 MiB, which the third-level cache held.)
+constexpr double near_bytes = 6 << 20;
 
 /// Panels of a block at most where weights are kept, which fill the second-level cache: one, unless K and V of a head,
 /// which every block reads again, are more than this. (Zen 3, layer n 2048, d_model 1024, h 16: 4 panels 1.48 times as fast
@@ -122,12 +122,12 @@ void AttendPlan<E>::run(Queries<E> queries) const
     }
     if (few && sizes_.n_kv > ChunkCut::keys_of_chunk) return run_in_chunks(queries, cut, common);
 
-    const bool far = bytes_read(queries.range) > near_bytes;
+    common.far = bytes_read(queries.range) > near_bytes;
     run_blocks(cut, common, cut.tasks(), multiply_adds(queries.range),
                [&](const TaskQueue& queue, std::int64_t task, AttendBlock<T>& block, AttendRow<T>* rows) {
                    const AttendPlace place = cut.place(task);
                    if (place.row_count <= 0) return;  // a block too many of a ragged item
-                   if (far) look_ahead(queries, cut, place, queue.likely_after(task), block);
+                   if (block.far) look_ahead(queries, cut, place, queue.likely_after(task), block);
                    run_task(queries, cut, place, block, rows);
                });
 }

@@ -145,12 +145,12 @@ private:
         }
     }
 
-    /// Whether fetching tiles pays: not for one panel, which goes through them in a single stream that the hardware's
-    /// prefetchers follow; not where K and V stay in the second-level cache, nor where it has no room for two tiles.
+    /// Whether fetching tiles pays: not for one panel, which goes through them in one stream, unless they come from
+    /// memory; not where K and V stay in the second-level cache, nor where it has no room for two tiles.
     static bool worth_fetching(const AttendBlock<T>& b)
     {
         const std::int64_t bytes_of_key = (b.d_k + b.d_v) * std::int64_t{sizeof(E)};
-        return b.row_count > TileShape<Arch, T>::panel_tokens && b.n_kv * bytes_of_key > near_bytes &&
+        return (b.far || b.row_count > TileShape<Arch, T>::panel_tokens) && b.n_kv * bytes_of_key > near_bytes &&
                key_tile * bytes_of_key <= max_tile_bytes;
     }
 
