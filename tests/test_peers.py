@@ -172,7 +172,7 @@ class ResultsTest(unittest.TestCase):
 
     def document(self):
         rows = [self.row(torch_x=(4, 4, 4)), self.row(torch_x=(1, 1, 1)), self.row()]
-        roofs = {2: {"fma_samples": [1000, 900, 3000], "read_samples": [4000]}}
+        roofs = {2: {"fma_samples": [1000, 5, 900, 3000], "read_samples": [4000]}}
         return results.document(rows, roofs, {"processor": "p"})
 
     def test_document(self):

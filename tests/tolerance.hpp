@@ -27,6 +27,7 @@ struct Comparison {
     std::string failures;
     Errors errors_of_Y;
     Errors errors_of_log_sum_exp;
+    bool intact = true;  ///< nothing was written beside the outputs
 
     template <class E, class T, int Rank>
     Errors add(const std::string& name, const Tensor<E, Rank>& got, const Tensor<E, Rank>& plain,
@@ -55,10 +56,39 @@ Comparison compare_outputs(const Inputs<E>& inputs, const Outputs<E>& got, const
     c.add("scores", got.scores, plain.scores, want.scores, std::max(1.0, max_magnitude(want.scores.view())));
     c.errors_of_log_sum_exp = c.add("log_sum_exp", got.log_sum_exp, plain.log_sum_exp, want.log_sum_exp,
                                     std::max(1.0, max_magnitude(want.log_sum_exp.view())));
-    if (!got.intact_around()) c.failures += "memory beside an output was written; ";
+    c.intact = got.intact_around();
+    if (!c.intact) c.failures += "memory beside an output was written; ";
     if (!c.failures.empty()) c.failures += inputs.problem.text();
     return c;
 }
+
+/// Y and log-sum-exp of many calls, held to the bound together: of a few rows alone, one score's rounding decides.
+class JointErrors {
+public:
+    void include(const Comparison& c)
+    {
+        Y_.include(c.errors_of_Y);
+        log_sum_exp_.include(c.errors_of_log_sum_exp);
+        intact_ = intact_ && c.intact;
+    }
+
+    std::string failures() const
+    {
+        std::ostringstream s;
+        const auto tell = [&](const char* name, const Errors& errors) {
+            if (!errors.earned(0))
+                s << name << ": largest error " << errors.kernels << ", plain evaluation " << errors.plain << "; ";
+        };
+        tell("Y", Y_);
+        tell("log_sum_exp", log_sum_exp_);
+        if (!intact_) s << "memory beside an output was written; ";
+        return s.str();
+    }
+
+private:
+    Errors Y_, log_sum_exp_;
+    bool intact_ = true;
+};
 
 /// Runs attention() on the active target and compares.
 template <class E>
