@@ -222,11 +222,11 @@ AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries<E>&
     }
     block.has_alibi = options_.alibi.given();
     block.has_sinks = options_.sinks.given();
-    block.score_stage = options_.scores.given() ? static_cast<int>(options_.score_stage) : -1;
+    block.has_scores = options_.scores.given();
+    block.score_stage = options_.score_stage;
     const bool is_added_to = options_.softcap != 0 || block.has_alibi ||
                              (block.has_mask && block.mask_type != ElementType::boolean);
-    const bool gives_scores = options_.scores.given() && options_.score_stage != ScoreStage::weights;
-    block.natural = is_added_to || gives_scores || !fits_log2(block.scale, options_.sinks);
+    block.natural = is_added_to || block.gives_scores_before_softmax() || !fits_log2(block.scale, options_.sinks);
     block.keeps_weights = keeps_weights(options_);
     block.has_mean = options_.mean_weights.given();
     block.mean_factor = T(1) / static_cast<T>(sizes_.heads);

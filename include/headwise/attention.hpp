@@ -6,18 +6,11 @@
 
 #include <headwise/element.hpp>
 #include <headwise/mask.hpp>
+#include <headwise/score_stage.hpp>
 #include <headwise/tensor_view.hpp>
 #include <headwise/work.hpp>
 
 namespace headwise {
-
-/// Which scores AttentionOptions::scores receives; the numbers are those of ONNX Attention's qk_matmul_output_mode.
-enum class ScoreStage {
-    scaled = 0,      ///< scale * q.k, for every pair, masked ones too
-    softcapped = 1,  ///< after the soft cap
-    biased = 2,      ///< after mask, ALiBi, causal, windows, lengths: what the softmax reads; -inf for keys left out
-    weights = 3      ///< the softmax's result; the same as AttentionOptions::weights
-};
 
 /// Options of attention(). The written contract is ONNX Attention, opset 25. All of them compose.
 ///

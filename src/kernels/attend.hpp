@@ -83,9 +83,6 @@ private:
     const bool fetches_tiles;
     ReadAhead<Arch> ahead;
 
-    /// Scores before the softmax are wanted.
-    static bool gives_scores(const AttendBlock<T>& b) { return b.score_stage >= 0 && b.score_stage < 3; }
-
     /// q = scale * Q^T, and a state that has seen no key but the sink.
     void prepare(const Panel<Arch, T>& panel)
     {
@@ -110,8 +107,7 @@ private:
         const VisibleKeys<Arch, T, E> visible(block);
         std::int64_t pairs = 0;
         for (std::int64_t i = 0; i < panel.row_count; ++i) pairs += visible.count(panel.rows[i]);
-        const bool every_score = block.score_stage == 0 || block.score_stage == 1;
-        block.work->useful.score += (every_score ? panel.row_count * block.n_kv : pairs) * block.d_k;
+        block.work->useful.score += (block.gives_every_score() ? panel.row_count * block.n_kv : pairs) * block.d_k;
         block.work->useful.exponentials += pairs;
         block.work->useful.blend += pairs * block.d_v;
     }
@@ -197,7 +193,7 @@ private:
         tile.s = scratch.tile_scores(panel, index);
 
         const MaskKind mask = block.has_mask ? mask_of(panel).kind(tile.first, covered(tile)) : MaskKind::open;
-        if (mask == MaskKind::excluded && !gives_scores(block)) {
+        if (mask == MaskKind::excluded && !block.gives_scores_before_softmax()) {
             if (block.keeps_weights)
                 for (std::int64_t i = 0; i < tile.keys * panel.width(); ++i) tile.s[i] = T(0);
         } else {
@@ -225,7 +221,8 @@ private:
         const std::int64_t all_to = clamped(panel.state->all_to - tile.first, tile.keys);
         if (all_from > 0 || all_to < tile.keys || mask != MaskKind::open) panel.state->excluded = true;
 
-        const bool plain = mask == MaskKind::open && block.softcap == T(0) && !block.has_alibi && !gives_scores(block);
+        const bool plain = mask == MaskKind::open && block.softcap == T(0) && !block.has_alibi &&
+                           !block.gives_scores_before_softmax();
         if (plain) {
             // Cut at whole register tiles, since small ones are slow.
             constexpr std::int64_t rows = TileShape<Arch, T>::rows(TileShape<Arch, T>::max_vectors);
@@ -279,15 +276,15 @@ private:
                    std::int64_t all_to) const
     {
         const bool bounded = all_from > 0 || all_to < tile.keys;
-        if (block.score_stage == 0) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
+        if (block.gives(ScoreStage::scaled)) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
         if (block.softcap != T(0)) apply_softcap<Arch, T>(tile, block.softcap);
-        if (block.score_stage == 1) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
+        if (block.gives(ScoreStage::softcapped)) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
         if (block.has_alibi) add_alibi<Arch, T>(tile);
         if (mask != MaskKind::open)
             mask_of(panel).add(part_of<Arch, T>(tile, 0, covered(tile)), bounded ? nullptr : panel.maximum);
         exclude_keys<Arch, T>(part_of<Arch, T>(tile, 0, all_from));
         exclude_keys<Arch, T>(part_of<Arch, T>(tile, all_to, tile.keys));
-        if (block.score_stage == 2) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
+        if (block.gives(ScoreStage::biased)) outputs.give_scores(panel, tile.s, tile.first, tile.keys);
         if (bounded || mask == MaskKind::open) raise_maximum<Arch, T>(tile, panel.maximum);
     }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include <headwise/element.hpp>
+#include <headwise/score_stage.hpp>
 #include <headwise/work.hpp>
 
 namespace headwise {
@@ -117,7 +118,8 @@ struct AttendBlock {
     bool begins_mean = false;
     bool ends_mean = false;
     T mean_factor = 1;
-    int score_stage = -1;  ///< -1: no scores; else as ScoreStage
+    bool has_scores = false;  ///< as they are at score_stage
+    ScoreStage score_stage = ScoreStage::scaled;
 
     // Few rows and many keys: blocks whose rows see a chunk of the keys each leave partial results, and one more block, whose
     // rows are the same, merges them. See attend_few.hpp.
@@ -130,6 +132,13 @@ struct AttendBlock {
 
     T* scratch;  ///< KernelTable::attend_scratch numbers, aligned to 64 bytes
     WorkReport* work;  ///< counts are added here
+
+    bool gives(ScoreStage stage) const { return has_scores && score_stage == stage; }
+
+    /// Scores of pairs that take no part are wanted, too.
+    bool gives_every_score() const { return gives(ScoreStage::scaled) || gives(ScoreStage::softcapped); }
+
+    bool gives_scores_before_softmax() const { return has_scores && score_stage != ScoreStage::weights; }
 };
 
 }  // namespace headwise

@@ -35,7 +35,7 @@ public:
     static bool takes(const AttendBlock<T>& b)
     {
         return b.unit_rows <= max_rows && b.d_k >= n && b.d_v >= n && b.k.column_stride == 1 &&
-               b.v.column_stride == 1 && !b.q_panels.data && !b.keeps_weights && b.score_stage < 0;
+               b.v.column_stride == 1 && !b.q_panels.data && !b.keeps_weights && !b.has_scores;
     }
 
     /// Numbers of scratch.

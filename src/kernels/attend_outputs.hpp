@@ -39,7 +39,7 @@ public:
         if (block.y_panels.data) give_panel(panel, inverse);
         else give<&AttendRow<T>::y>(panel, panel.o, 0, block.d_v, block.y_stride, inverse);
         if (block.keeps_weights) give_weights(panel, inverse);
-        if (block.score_stage == 2) give_excluded_scores(panel);
+        if (block.gives(ScoreStage::biased)) give_excluded_scores(panel);
         if (panel.rows->log_sum_exp) give_log_sum_exp(panel);
     }
 
@@ -126,7 +126,7 @@ private:
                               T* factor) const
     {
         if (panel.rows->weights) give<&AttendRow<T>::weights>(panel, s, first, keys, block.weights_stride, factor);
-        if (block.score_stage == 3) give<&AttendRow<T>::scores>(panel, s, first, keys, block.scores_stride, factor);
+        if (block.gives(ScoreStage::weights)) give<&AttendRow<T>::scores>(panel, s, first, keys, block.scores_stride, factor);
     }
 
     void add_to_mean(const Panel<Arch, T>& panel, const T* weights, std::int64_t tile, std::int64_t first,
@@ -154,7 +154,7 @@ private:
         };
         fill(row.weights, block.weights_stride);
         if (block.ends_mean) fill(row.mean_weights, block.mean_weights_stride);
-        if (block.score_stage == 3) fill(row.scores, block.scores_stride);
+        if (block.gives(ScoreStage::weights)) fill(row.scores, block.scores_stride);
     }
 
     /// Scores of keys that no row of the panel sees.

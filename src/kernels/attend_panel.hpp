@@ -95,7 +95,7 @@ public:
             state.end_key = high > state.end_key ? high : state.end_key;
         }
         if (state.all_to < state.all_from) state.all_to = state.all_from;
-        if (block.score_stage == 0 || block.score_stage == 1) {  // wanted of keys that take no part, too
+        if (block.gives_every_score()) {
             state.first_key = 0;
             state.end_key = block.n_kv;
         }
