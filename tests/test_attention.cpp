@@ -141,6 +141,26 @@ TEST_CASE("attention: weights over many keys", "[attention]")
     });
 }
 
+/// Calls that read more than the plan takes near caches to hold: what comes next is fetched meanwhile.
+TEST_CASE("attention: K and V that come from memory", "[attention]")
+{
+    const Problem many_heads{.b = 40, .h = 6, .n_q = 19, .n_kv = 45, .d_k = 64, .d_v = 72};
+    const Problem one_panel{.h = 4, .h_kv = 2, .n_q = 5, .n_kv = 7000, .d_k = 64, .d_v = 64};
+    const Problem panels{.h = 2, .n_q = 33, .n_kv = 6600, .d_k = 64, .d_v = 64};
+    std::vector<Problem> problems{many_heads, many_heads, one_panel, one_panel, panels, panels};
+    problems[1].y_layout = problems[1].k_layout = Layout::tokens_first, problems[1].causal = true;
+    problems[1].query_offset = 26, problems[1].kv_lengths = true;
+    problems[3].q_layout = problems[3].v_layout = Layout::tokens_first, problems[3].left_window = 5000;
+    problems[3].query_offset = 6995;
+    problems[5].causal = true, problems[5].query_offset = 6567, problems[5].y_layout = Layout::spread;
+    for_each_target([&](Target target) {
+        for (const Problem& problem : problems) {
+            INFO(headwise::name(target) << ": " << problem.text());
+            CHECK(compare<float>(problem).failures == "");
+        }
+    });
+}
+
 TEST_CASE("attention: query heads that share keys get the bits that each gets alone", "[attention]")
 {
     for_each_target([](Target target) {
