@@ -27,14 +27,11 @@ namespace headwise::kernels {
 template <class Arch, class T, class E>
 class AttendFew {
 public:
-    /// Rows up to which this beats a panel of one vector: a panel's cost does not depend on how many of its lanes are in
-    /// use. (AVX2, d_k 64: 20 cycles a row and key against 76 a key.)
-    static constexpr std::int64_t max_rows = lanes_of<Arch, T> / 2;
-
     /// Whether the block is one for this kernel: few rows, and no output that has a number for each key.
     static bool takes(const AttendBlock<T>& b)
     {
-        return b.unit_rows <= max_rows && b.d_k >= n && b.d_v >= n && b.k.column_stride == 1 &&
+        const bool wide = b.d_k + b.d_v >= least_width_of_most_rows;
+        return b.unit_rows <= (wide ? max_rows : n / 2) && b.d_k >= n && b.d_v >= n && b.k.column_stride == 1 &&
                b.v.column_stride == 1 && !b.q_panels.data && !b.keeps_weights && !b.has_scores;
     }
 
@@ -95,8 +92,15 @@ public:
 
 private:
     static constexpr int n = lanes_of<Arch, T>;
+
+    // Rows up to which this beats a panel, whose cost does not depend on how many of its lanes are in use: half a vector,
+    // and up to 8 where the sums over the width do not weigh much. (Zen 3, AVX2, 8 key/value heads of 128, n_kv 4096: 6
+    // rows 1.33 times as fast, 8 rows 1.15; n_kv 256, in near caches: 1.07 and 0.9. Heads of 64: 8 rows 1.05 and 0.77.)
+    static constexpr std::int64_t max_rows = n >= 8 ? 8 : n / 2;
+    static constexpr std::int64_t least_width_of_most_rows = 256;  ///< d_k + d_v
+
     static constexpr std::int64_t max_key_tile = 512;
-    static constexpr int max_together = 4;  ///< rows that share what is loaded of K and V
+    static constexpr int max_together = max_rows < 4 ? max_rows : 4;  ///< rows that share what is loaded of K and V
     using V = Vec<Arch, T>;
     using Row = FewRow<T>;
     using Tile = FewTile<E>;
@@ -162,34 +166,58 @@ private:
             alike = alike && rows[i].from == rows[0].from && rows[i].to == rows[0].to;
         }
         const Tile k(block.k, tile, block.d_k), v(block.v, tile, block.d_v);
-        std::int64_t i = 0;
-        if (alike) {
-            for (; i + max_together <= block.row_count; i += max_together) step_rows<max_together>(rows + i, k, v);
-            for (; i + 2 <= block.row_count; i += 2) step_rows<2>(rows + i, k, v);
-        }
-        for (; i < block.row_count; ++i) step_rows<1>(rows + i, k, v);
+        if (alike) return step_rows(rows, block.row_count, k, v);
+        for (std::int64_t i = 0; i < block.row_count; ++i) step_rows(rows + i, 1, k, v);
     }
 
-    /// The same for some rows, which see the same keys.
-    template <int count>
-    void step_rows(Row* some, const Tile& k, const Tile& v) const
+    /// The same for rows that see the same keys.
+    void step_rows(Row* some, std::int64_t count, const Tile& k, const Tile& v) const
     {
-        if (some[0].from >= some[0].to) return;
-        weigh_keys<count>(some, k);
-        blend_few<Arch, T, E, count>(some, v);
+        weigh_keys(some, count, k);
+        const std::int64_t to = some[0].to, turn = keys_of_turn(count);
+        for (std::int64_t key = some[0].from; key < to; key += turn)
+            for_each_set(count, [&]<int together>(std::int64_t i) {
+                blend_few<Arch, T, E, together>(some + i, v, key, lesser(key + turn, to), i == 0);
+            });
     }
 
     /// s = the weights of the tile's keys.
-    template <int count>
-    void weigh_keys(Row* some, const Tile& k) const
+    void weigh_keys(Row* some, std::int64_t count, const Tile& k) const
     {
-        const std::int64_t from = some[0].from, to = some[0].to;
-        V top[count];
-        for (int r = 0; r < count; ++r) top[r] = set<Arch, T>(some[r].maximum);
-        for (std::int64_t key = from / n * n; key < to; key += n) scores.template score<count>(some, k, key, top);
-        for (int r = 0; r < count; ++r)
-            weigh(some[r], block.has_mask ? scores.add_mask(some[r], k.key) : largest<Arch, T>(top[r]));
+        const std::int64_t from = some[0].from, to = some[0].to, turn = keys_of_turn(count);
+        if (from >= to) return;
+        V top[max_rows];
+        for (std::int64_t i = 0; i < count; ++i) top[i] = set<Arch, T>(some[i].maximum);
+        for (std::int64_t first = from / n * n; first < to; first += turn)
+            for_each_set(count, [&]<int together>(std::int64_t i) {
+                for (std::int64_t key = first; key < lesser(first + turn, to); key += n)
+                    scores.template score<together>(some + i, k, key, i == 0, top + i);
+            });
+        for (std::int64_t i = 0; i < count; ++i)
+            weigh(some[i], block.has_mask ? scores.add_mask(some[i], k.key) : largest<Arch, T>(top[i]));
     }
+
+    /// More rows than one set take turns every few keys, so that all sets but the first find K and V in the first-level
+    /// cache.
+    std::int64_t keys_of_turn(std::int64_t count) const
+    {
+        const bool one_set = count == 1 || count == 2 || count == max_together;
+        return one_set ? key_tile : 32;  // whole vectors on every instruction set
+    }
+
+    /// work<together>(i) for sets of rows i, i + 1, ... that share what is loaded of K and V.
+    template <class Work>
+    static void for_each_set(std::int64_t count, const Work& work)
+    {
+        std::int64_t i = 0;
+        for (; i + max_together <= count; i += max_together) work.template operator()<max_together>(i);
+        if constexpr (max_together > 2)
+            for (; i + 2 <= count; i += 2) work.template operator()<2>(i);
+        if constexpr (max_together > 1)
+            if (i < count) work.template operator()<1>(i);
+    }
+
+    static std::int64_t lesser(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
     bool finite(const Row& row) const
     {
@@ -210,7 +238,7 @@ private:
              tile += key_tile) {
             const Tile k(block.k, tile, block.d_k), v(block.v, tile, block.d_v);
             enter(row, tile);
-            weigh_keys<1>(&row, k);
+            weigh_keys(&row, 1, k);
             for (std::int64_t j = row.from; j < row.to; ++j) {
                 if (!visible.sees(*row.given, tile + j)) continue;
                 for (std::int64_t c = 0; c < block.d_v; ++c)

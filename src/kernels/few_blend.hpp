@@ -65,9 +65,9 @@ HEADWISE_INLINE void blend_columns(FewRow<T>* some, const FewTile<E>& v, std::in
 
 /// The same in all columns.
 template <class Arch, class T, class E, int count, int keys>
-HEADWISE_INLINE void blend_keys(FewRow<T>* some, const FewTile<E>& v, std::int64_t j, std::int64_t to)
+HEADWISE_INLINE void blend_keys(FewRow<T>* some, const FewTile<E>& v, std::int64_t j, std::int64_t to, bool needed)
 {
-    LineWalk<Arch, E> ahead(v, j);
+    LineWalk<Arch, E> ahead(v, j, needed);
     std::int64_t c = 0;
     blend_columns<Arch, T, E, count, few_chains / count, keys>(some, v, j, to, c, ahead);
     for (; c < v.width; ++c) {
@@ -80,18 +80,16 @@ HEADWISE_INLINE void blend_keys(FewRow<T>* some, const FewTile<E>& v, std::int64
     }
 }
 
-/// o += sum over the tile's keys of s[j] V[j], for `count` rows that see the same keys.
+/// o += sum over the keys j ... to - 1 of s[j] V[j], for `count` rows that see them.
 template <class Arch, class T, class E, int count>
-void blend_few(FewRow<T>* some, const FewTile<E>& v)
+void blend_few(FewRow<T>* some, const FewTile<E>& v, std::int64_t j, std::int64_t to, bool needed)
 {
-    std::int64_t j = some[0].from;
-    const std::int64_t to = some[0].to;
     if constexpr (count == 1) {
-        blend_keys<Arch, T, E, count, 0>(some, v, j, to);
+        blend_keys<Arch, T, E, count, 0>(some, v, j, to, needed);
     } else {
         for (; j + few_keys <= to; j += few_keys)
-            blend_keys<Arch, T, E, count, few_keys>(some, v, j, j + few_keys);
-        for (; j < to; ++j) blend_keys<Arch, T, E, count, 1>(some, v, j, j + 1);
+            blend_keys<Arch, T, E, count, few_keys>(some, v, j, j + few_keys, needed);
+        for (; j < to; ++j) blend_keys<Arch, T, E, count, 1>(some, v, j, j + 1, needed);
     }
 }
 

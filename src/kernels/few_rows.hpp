@@ -60,11 +60,11 @@ HEADWISE_INLINE void fetch_page_ahead(const E* from)
 template <class Arch, class E>
 class LineWalk {
 public:
-    /// Beside the rows from j on.
-    LineWalk(const FewTile<E>& tile, std::int64_t j)
+    /// Beside the rows from j on; `needed`: they have not been read by other rows of the block just before.
+    LineWalk(const FewTile<E>& tile, std::int64_t j, bool needed)
         : row_(reinterpret_cast<std::uintptr_t>(tile.rows) + bytes((j + tile.rows_ahead) * tile.stride)),
           stride_(bytes(tile.stride)),
-          end_(bytes(tile.width))
+          end_(needed ? bytes(tile.width) : 0)
     {
     }
 
@@ -72,6 +72,7 @@ public:
     template <int read>
     HEADWISE_INLINE void fetch(std::int64_t step)
     {
+        if (end_ == 0) return;
         if constexpr (read < int{line}) {
             if (step % (int{line} / read) == 0) fetch_next();
         } else {

@@ -20,13 +20,13 @@ public:
     /// s[j] = the score of the n keys from `key` on but for the mask, -inf for those outside the rows' bounds. A single
     /// row goes through K nearly as it lies, a stream that the hardware's prefetchers follow.
     template <int count>
-    void score(FewRow<T>* some, const FewTile<E>& k, std::int64_t key, V* top) const
+    void score(FewRow<T>* some, const FewTile<E>& k, std::int64_t key, bool needed, V* top) const
     {
         constexpr int together = count == 1 ? 2 : few_chains / count < n ? few_chains / count : n;  // keys
         const std::int64_t from = some[0].from - key, to = some[0].to - key;
         const bool all = from <= 0 && to >= n;
         if constexpr (count == 1) fetch_page_ahead<Arch>(k.rows + key * k.stride);
-        LineWalk<Arch, E> ahead(k, key);
+        LineWalk<Arch, E> ahead(k, key, needed);
         V sums[count][n];
         const std::int64_t whole = block.d_k / n * n;
         for (int first = 0; first < n; first += together) {
