@@ -126,7 +126,8 @@ private:
                               T* factor) const
     {
         if (panel.rows->weights) give<&AttendRow<T>::weights>(panel, s, first, keys, block.weights_stride, factor);
-        if (block.gives(ScoreStage::weights)) give<&AttendRow<T>::scores>(panel, s, first, keys, block.scores_stride, factor);
+        if (block.gives(ScoreStage::weights))
+            give<&AttendRow<T>::scores>(panel, s, first, keys, block.scores_stride, factor);
     }
 
     void add_to_mean(const Panel<Arch, T>& panel, const T* weights, std::int64_t tile, std::int64_t first,
