@@ -187,7 +187,7 @@ private:
         const std::int64_t from = some[0].from, to = some[0].to, turn = keys_of_turn(count);
         if (from >= to) return;
         V top[max_rows];
-        for (std::int64_t i = 0; i < count; ++i) top[i] = set<Arch, T>(some[i].maximum);
+        for (std::int64_t i = 0; i < max_rows; ++i) top[i] = set<Arch, T>(i < count ? some[i].maximum : -infinity<T>);
         for (std::int64_t first = from / n * n; first < to; first += turn)
             for_each_set(count, [&]<int together>(std::int64_t i) {
                 for (std::int64_t key = first; key < lesser(first + turn, to); key += n)
