@@ -63,6 +63,7 @@ public:
 private:
     static constexpr int n = lanes_of<Arch, T>;
     static constexpr std::int64_t key_tile = TileShape<Arch, T>::key_tile;
+    static constexpr std::int64_t rows_of_register_tile = TileShape<Arch, T>::rows(TileShape<Arch, T>::max_vectors);
     static constexpr std::int64_t near_bytes = 128 << 10;
     static constexpr std::int64_t max_tile_bytes = 192 << 10;
 
@@ -129,7 +130,7 @@ private:
     /// While the panels use a tile, the next one is fetched; during the last one, what the plan has named.
     void look_ahead(const KeyTile& keys, std::int64_t end)
     {
-        constexpr std::int64_t rows = TileShape<Arch, T>::rows(TileShape<Arch, T>::max_vectors);
+        constexpr std::int64_t rows = rows_of_register_tile;
         const std::int64_t tiles_of_panel = (keys.end - keys.first + rows - 1) / rows + (block.d_v + rows - 1) / rows;
         ahead.start(tiles_of_panel * scratch.panel_count());
         if (keys.end < end && fetches_tiles) {
@@ -225,7 +226,7 @@ private:
                            !block.gives_scores_before_softmax();
         if (plain) {
             // Cut at whole register tiles, since small ones are slow.
-            constexpr std::int64_t rows = TileShape<Arch, T>::rows(TileShape<Arch, T>::max_vectors);
+            constexpr std::int64_t rows = rows_of_register_tile;
             const std::int64_t from = clamped((all_from + rows - 1) / rows * rows, tile.keys);
             const std::int64_t to =
                 all_to == tile.keys || all_to <= from ? all_to : from + (all_to - from) / rows * rows;

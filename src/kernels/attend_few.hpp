@@ -174,50 +174,46 @@ private:
     void step_rows(Row* some, std::int64_t count, const Tile& k, const Tile& v) const
     {
         weigh_keys(some, count, k);
-        const std::int64_t to = some[0].to, turn = keys_of_turn(count);
-        for (std::int64_t key = some[0].from; key < to; key += turn)
-            for_each_set(count, [&]<int together>(std::int64_t i) {
-                blend_few<Arch, T, E, together>(some + i, v, key, lesser(key + turn, to), i == 0);
-            });
+        in_turns(count, some[0].from, some[0].to,
+                 [&]<int together>(std::int64_t i, std::int64_t key, std::int64_t end) {
+                     blend_few<Arch, T, E, together>(some + i, v, key, end, i == 0);
+                 });
     }
 
     /// s = the weights of the tile's keys.
     void weigh_keys(Row* some, std::int64_t count, const Tile& k) const
     {
-        const std::int64_t from = some[0].from, to = some[0].to, turn = keys_of_turn(count);
+        const std::int64_t from = some[0].from, to = some[0].to;
         if (from >= to) return;
         V top[max_rows];
         for (std::int64_t i = 0; i < max_rows; ++i) top[i] = set<Arch, T>(i < count ? some[i].maximum : -infinity<T>);
-        for (std::int64_t first = from / n * n; first < to; first += turn)
-            for_each_set(count, [&]<int together>(std::int64_t i) {
-                for (std::int64_t key = first; key < lesser(first + turn, to); key += n)
-                    scores.template score<together>(some + i, k, key, i == 0, top + i);
-            });
+        in_turns(count, from / n * n, to, [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
+            for (std::int64_t key = first; key < end; key += n)
+                scores.template score<together>(some + i, k, key, i == 0, top + i);
+        });
         for (std::int64_t i = 0; i < count; ++i)
             weigh(some[i], block.has_mask ? scores.add_mask(some[i], k.key) : largest<Arch, T>(top[i]));
     }
 
-    /// More rows than one set take turns every few keys, so that all sets but the first find K and V in the first-level
-    /// cache.
-    std::int64_t keys_of_turn(std::int64_t count) const
+    /// work<together>(i, key, end) on keys key ... end - 1 for each set of rows i, i + 1, ... that share what is loaded
+    /// of K and V. More rows than one set take turns every few keys, so that all sets but the first find them in the
+    /// first-level cache.
+    template <class Work>
+    static void in_turns(std::int64_t count, std::int64_t from, std::int64_t to, const Work& work)
     {
         const bool one_set = count == 1 || count == 2 || count == max_together;
-        return one_set ? key_tile : 32;  // whole vectors on every instruction set
+        const std::int64_t turn = one_set ? to - from : 32;  // whole vectors on every instruction set
+        for (std::int64_t key = from; key < to; key += turn) {
+            const std::int64_t end = key + turn < to ? key + turn : to;
+            std::int64_t i = 0;
+            for (; i + max_together <= count; i += max_together)
+                work.template operator()<max_together>(i, key, end);
+            if constexpr (max_together > 2)
+                for (; i + 2 <= count; i += 2) work.template operator()<2>(i, key, end);
+            if constexpr (max_together > 1)
+                if (i < count) work.template operator()<1>(i, key, end);
+        }
     }
-
-    /// work<together>(i) for sets of rows i, i + 1, ... that share what is loaded of K and V.
-    template <class Work>
-    static void for_each_set(std::int64_t count, const Work& work)
-    {
-        std::int64_t i = 0;
-        for (; i + max_together <= count; i += max_together) work.template operator()<max_together>(i);
-        if constexpr (max_together > 2)
-            for (; i + 2 <= count; i += 2) work.template operator()<2>(i);
-        if constexpr (max_together > 1)
-            if (i < count) work.template operator()<1>(i);
-    }
-
-    static std::int64_t lesser(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
     bool finite(const Row& row) const
     {
