@@ -100,6 +100,7 @@ private:
     static constexpr std::int64_t least_width_of_most_rows = 256;  ///< d_k + d_v
 
     static constexpr std::int64_t max_key_tile = 512;
+    static constexpr std::int64_t turn_keys = 32;  ///< of more rows than that; whole vectors on every instruction set
     static constexpr int max_together = max_rows < 4 ? max_rows : 4;  ///< rows that share what is loaded of K and V
     using V = Vec<Arch, T>;
     using Row = FewRow<T>;
@@ -174,9 +175,16 @@ private:
     void step_rows(Row* some, std::int64_t count, const Tile& k, const Tile& v) const
     {
         weigh_keys(some, count, k);
-        in_turns(count, some[0].from, some[0].to,
-                 [&]<int together>(std::int64_t i, std::int64_t key, std::int64_t end) {
-                     blend_few<Arch, T, E, together>(some + i, v, key, end, i == 0);
+        const std::int64_t from = some[0].from, to = some[0].to;
+        if (from >= to) return;
+        const std::int64_t distance = (to - from) / blend_streams;
+        in_turns(count, 0, distance, turn_keys / blend_streams,
+                 [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
+                     blend_few<Arch, T, E, together, blend_streams>(some + i, v, {from + first, distance, end - first});
+                 });
+        in_turns(count, from + blend_streams * distance, to, blend_streams,
+                 [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
+                     blend_few<Arch, T, E, together, 1>(some + i, v, {first, 0, end - first});
                  });
     }
 
@@ -185,24 +193,33 @@ private:
     {
         const std::int64_t from = some[0].from, to = some[0].to;
         if (from >= to) return;
+        constexpr int streams = FewScores<Arch, T, E>::streams;
         V top[max_rows];
         for (std::int64_t i = 0; i < max_rows; ++i) top[i] = set<Arch, T>(i < count ? some[i].maximum : -infinity<T>);
-        in_turns(count, from / n * n, to, [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
-            for (std::int64_t key = first; key < end; key += n)
-                scores.template score<together>(some + i, k, key, i == 0, top + i);
+        const auto score_vectors = [&](std::int64_t first_key, std::int64_t end_key) {
+            in_turns(count, first_key, end_key, turn_keys,
+                     [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
+                         scores.template score_vectors<together>(some + i, k, first, end, top + i);
+                     });
+        };
+        const std::int64_t whole = rounded(from);
+        const std::int64_t distance = to > whole ? (to - whole) / (streams * n) * n : 0;
+        score_vectors(from / n * n, whole);
+        in_turns(count, 0, distance, n, [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
+            scores.template score_streams<together>(some + i, k, {whole + first, distance, end - first}, top + i);
         });
+        score_vectors(whole + streams * distance, to);
         for (std::int64_t i = 0; i < count; ++i)
             weigh(some[i], block.has_mask ? scores.add_mask(some[i], k.key) : largest<Arch, T>(top[i]));
     }
 
-    /// work<together>(i, key, end) on keys key ... end - 1 for each set of rows i, i + 1, ... that share what is loaded
-    /// of K and V. More rows than one set take turns every few keys, so that all sets but the first find them in the
-    /// first-level cache.
+    /// work<together>(i, first, end) on what is counted from first to end, for each set of rows i, i + 1, ... that share
+    /// what is loaded of K and V. More rows than one set take turns every few keys, so that all sets but the first find
+    /// them in the first-level cache.
     template <class Work>
-    static void in_turns(std::int64_t count, std::int64_t from, std::int64_t to, const Work& work)
+    static void in_turns(std::int64_t count, std::int64_t from, std::int64_t to, std::int64_t turn, const Work& work)
     {
-        const bool one_set = count == 1 || count == 2 || count == max_together;
-        const std::int64_t turn = one_set ? to - from : 32;  // whole vectors on every instruction set
+        if (count == 1 || count == 2 || count == max_together) turn = to - from;
         for (std::int64_t key = from; key < to; key += turn) {
             const std::int64_t end = key + turn < to ? key + turn : to;
             std::int64_t i = 0;

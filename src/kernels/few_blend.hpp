@@ -5,53 +5,42 @@
 
 namespace headwise::kernels {
 
-/// Keys that rows which share V blend in one go: few, so that each row of V is read as a whole, once, though the sums
-/// of all its columns fit no registers.
-inline constexpr int few_keys = 8;
+inline constexpr int blend_streams = 8;
 
-/// o += sum over the keys j ... to - 1 of s[j] V[j] in columns c ..., as long as there are `vectors` of them, which are
-/// summed in registers. Several rows do few_keys keys, or one, so that the loop over them has a fixed length.
-template <class Arch, class T, class E, int count, int vectors, int keys>
-HEADWISE_INLINE void blend_columns(FewRow<T>* some, const FewTile<E>& v, std::int64_t j, std::int64_t to,
-                                   std::int64_t& c, LineWalk<Arch, E>& ahead)
+/// o += sum of s V over the keys, in columns c ..., as long as there are `vectors` of them, which are summed in
+/// registers. `s`: the weights, those of a row `streams` numbers after those of the one before, those of a stream `apart`.
+template <class Arch, class T, class E, int count, int vectors, int streams>
+HEADWISE_INLINE void blend_columns(FewRow<T>* some, const FewTile<E>& v, const FewKeys& keys, const T* s,
+                                   std::int64_t apart, std::int64_t& c)
 {
     using V = Vec<Arch, T>;
     constexpr int n = lanes_of<Arch, T>;
     T* o[count];
-    const T* s[count];
     HEADWISE_UNROLL
-    for (int r = 0; r < count; ++r) {
-        o[r] = some[r].o;
-        s[r] = some[r].s + j;
-    }
-    const E* const rows = v.rows + j * v.stride;
-    const std::ptrdiff_t stride = v.stride;
-    for (; c + vectors * n <= v.width; c += vectors * n) {
-        if constexpr (count > 1) ahead.template fetch<keys * vectors * n * int{sizeof(E)}>(c / n);
+    for (int r = 0; r < count; ++r) o[r] = some[r].o;
+    const E* const rows = v.rows + keys.first * v.stride;
+    const std::int64_t width = v.width, row_stride = v.stride, stream_stride = keys.distance * v.stride;
+    for (; c + vectors * n <= width; c += vectors * n) {
+        asm("" : "+r"(s));  // or GCC makes vectors of all weights at once, in memory, which takes twice the loads
         V sums[count][vectors];
         HEADWISE_UNROLL
         for (int r = 0; r < count; ++r) {
             HEADWISE_UNROLL
             for (int i = 0; i < vectors; ++i) sums[r][i] = load<Arch, T>(o[r] + c + i * n);
         }
-        const auto add = [&](std::int64_t key) __attribute__((always_inline)) {
-            V x[vectors];
+        for (std::int64_t step = 0; step < keys.steps; ++step) {
             HEADWISE_UNROLL
-            for (int i = 0; i < vectors; ++i) x[i] = load_widened<Arch, T>(rows + key * stride + c + i * n);
-            HEADWISE_UNROLL
-            for (int r = 0; r < count; ++r) {
-                const V weight = set<Arch, T>(s[r][key]);
+            for (int stream = 0; stream < streams; ++stream) {
+                const E* const row = rows + step * row_stride + stream * stream_stride;
+                V x[vectors];
                 HEADWISE_UNROLL
-                for (int i = 0; i < vectors; ++i) sums[r][i] = multiply_add(x[i], weight, sums[r][i]);
-            }
-        };
-        if constexpr (count > 1) {
-            HEADWISE_UNROLL
-            for (int key = 0; key < keys; ++key) add(key);
-        } else {
-            for (std::int64_t key = 0; key < to - j; ++key) {
-                if (key % n == 0) fetch_page_ahead<Arch>(rows + key * stride + c);
-                add(key);
+                for (int i = 0; i < vectors; ++i) x[i] = load_widened<Arch, T>(row + c + i * n);
+                HEADWISE_UNROLL
+                for (int r = 0; r < count; ++r) {
+                    const V weight = set<Arch, T>(s[r * streams + step + stream * apart]);
+                    HEADWISE_UNROLL
+                    for (int i = 0; i < vectors; ++i) sums[r][i] = multiply_add(x[i], weight, sums[r][i]);
+                }
             }
         }
         HEADWISE_UNROLL
@@ -60,36 +49,49 @@ HEADWISE_INLINE void blend_columns(FewRow<T>* some, const FewTile<E>& v, std::in
             for (int i = 0; i < vectors; ++i) write(o[r] + c + i * n, sums[r][i]);
         }
     }
-    if constexpr (vectors > 1) blend_columns<Arch, T, E, count, vectors / 2, keys>(some, v, j, to, c, ahead);
+    if constexpr (vectors > 1)
+        blend_columns<Arch, T, E, count, vectors / 2, streams>(some, v, keys, s, apart, c);
 }
 
 /// The same in all columns.
-template <class Arch, class T, class E, int count, int keys>
-HEADWISE_INLINE void blend_keys(FewRow<T>* some, const FewTile<E>& v, std::int64_t j, std::int64_t to, bool needed)
+template <class Arch, class T, class E, int count, int streams>
+HEADWISE_INLINE void blend_keys(FewRow<T>* some, const FewTile<E>& v, const FewKeys& keys, const T* s,
+                                std::int64_t apart)
 {
-    LineWalk<Arch, E> ahead(v, j, needed);
     std::int64_t c = 0;
-    blend_columns<Arch, T, E, count, few_chains / count, keys>(some, v, j, to, c, ahead);
+    blend_columns<Arch, T, E, count, few_chains / count, streams>(some, v, keys, s, apart, c);
     for (; c < v.width; ++c) {
         for (int r = 0; r < count; ++r) {
             T sum = some[r].o[c];
-            for (std::int64_t key = j; key < to; ++key)
-                sum += some[r].s[key] * widened<Arch, T>(v.rows[key * v.stride + c]);
+            for (std::int64_t step = 0; step < keys.steps; ++step) {
+                for (int stream = 0; stream < streams; ++stream) {
+                    const E x = v.rows[(keys.first + step + stream * keys.distance) * v.stride + c];
+                    sum += s[r * streams + step + stream * apart] * widened<Arch, T>(x);
+                }
+            }
             some[r].o[c] = sum;
         }
     }
 }
 
-/// o += sum over the keys j ... to - 1 of s[j] V[j], for `count` rows that see them.
-template <class Arch, class T, class E, int count>
-void blend_few(FewRow<T>* some, const FewTile<E>& v, std::int64_t j, std::int64_t to, bool needed)
+/// o += sum of s V over the keys. Rows that share V do a step at a time, so that each row of V is read as a whole, once,
+/// though the sums of all its columns fit no registers.
+template <class Arch, class T, class E, int count, int streams>
+void blend_few(FewRow<T>* some, const FewTile<E>& v, const FewKeys& keys)
 {
     if constexpr (count == 1) {
-        blend_keys<Arch, T, E, count, 0>(some, v, j, to, needed);
+        blend_keys<Arch, T, E, count, streams>(some, v, keys, some[0].s + keys.first, keys.distance);
     } else {
-        for (; j + few_keys <= to; j += few_keys)
-            blend_keys<Arch, T, E, count, few_keys>(some, v, j, j + few_keys, needed);
-        for (; j < to; ++j) blend_keys<Arch, T, E, count, 1>(some, v, j, j + 1, needed);
+        for (std::int64_t step = 0; step < keys.steps; ++step) {
+            T weights[count * streams];  // side by side: one address instead of many
+            HEADWISE_UNROLL
+            for (int r = 0; r < count; ++r) {
+                HEADWISE_UNROLL
+                for (int stream = 0; stream < streams; ++stream)
+                    weights[r * streams + stream] = some[r].s[keys.first + step + stream * keys.distance];
+            }
+            blend_keys<Arch, T, E, count, streams>(some, v, {keys.first + step, keys.distance, 1}, weights, 1);
+        }
     }
 }
 

@@ -17,55 +17,36 @@ public:
     /// What queries are multiplied with.
     T scale() const { return block.natural ? block.scale : block.scale * log2e<T>; }
 
-    /// s[j] = the score of the n keys from `key` on but for the mask, -inf for those outside the rows' bounds. A single
-    /// row goes through K nearly as it lies, a stream that the hardware's prefetchers follow.
+    static constexpr int streams = lanes_of<Arch, T> < 4 ? lanes_of<Arch, T> : 4;
+
+    /// s[j] = the scores but for the mask, -inf for keys outside the rows' bounds. The steps fill vectors.
     template <int count>
-    void score(FewRow<T>* some, const FewTile<E>& k, std::int64_t key, bool needed, V* top) const
+    void score_streams(FewRow<T>* some, const FewTile<E>& k, const FewKeys& keys, V* top) const
     {
-        constexpr int together = count == 1 ? 2 : few_chains / count < n ? few_chains / count : n;  // keys
-        const std::int64_t from = some[0].from - key, to = some[0].to - key;
-        const bool all = from <= 0 && to >= n;
-        if constexpr (count == 1) fetch_page_ahead<Arch>(k.rows + key * k.stride);
-        LineWalk<Arch, E> ahead(k, key, needed);
-        V sums[count][n];
-        const std::int64_t whole = block.d_k / n * n;
-        for (int first = 0; first < n; first += together) {
-            const E* at[together];
-            V part[count][together];
-            HEADWISE_UNROLL
-            for (int j = 0; j < together; ++j) {
-                const std::int64_t seen = all ? first + j : clamped(first + j, from, to - 1);
-                at[j] = k.rows + (key + seen) * k.stride;
-                HEADWISE_UNROLL
-                for (int r = 0; r < count; ++r) part[r][j] = set<Arch, T>(T(0));
-            }
-            for (std::int64_t c = 0; c < whole; c += n) {
-                if constexpr (count > 1) ahead.template fetch<together * n * int{sizeof(E)}>(c / n);
-                V q[count];
-                HEADWISE_UNROLL
-                for (int r = 0; r < count; ++r) q[r] = load<Arch, T>(some[r].q + c);
-                HEADWISE_UNROLL
-                for (int j = 0; j < together; ++j) {
-                    const V x = load_widened<Arch, T>(at[j] + c);
-                    HEADWISE_UNROLL
-                    for (int r = 0; r < count; ++r) part[r][j] = multiply_add(x, q[r], part[r][j]);
-                }
-            }
+        for (std::int64_t step = 0; step < keys.steps; step += n) {
+            const std::int64_t key = keys.first + step;
+            V s[streams][count];  // first of a few keys of each stream, then of one stream
+            for (int part = 0; part < streams; ++part)
+                products<count>(some, k, key + part * of_stream, keys.distance, s[part]);
             HEADWISE_UNROLL
             for (int r = 0; r < count; ++r) {
+                interleave_rounds<Arch, T, of_stream, n, streams, count>(&s[0][r]);
                 HEADWISE_UNROLL
-                for (int j = 0; j < together; ++j) sums[r][first + j] = part[r][j];
+                for (int stream = 0; stream < streams; ++stream)
+                    finish(some[r], k, key + stream * keys.distance, s[stream][r], top[r]);
             }
         }
-        HEADWISE_UNROLL
-        for (int r = 0; r < count; ++r) {
-            V s = sums_of_rows<Arch, T>(sums[r]);
-            if (whole < block.d_k) s = with_last_columns(s, some[r].q, k, key, from, to);
-            if (block.softcap != T(0)) s = softcapped(s);
-            if (block.has_alibi) s = s + alibi(*some[r].given, k.key + key);
-            if (!all) s = excluded(s, from, to);
-            write(some[r].s + key, s);
-            top[r] = raised(top[r], s);
+    }
+
+    /// The same for the keys from `first` on, a vector at a time, until `end` is reached.
+    template <int count>
+    void score_vectors(FewRow<T>* some, const FewTile<E>& k, std::int64_t first, std::int64_t end, V* top) const
+    {
+        for (std::int64_t key = first; key < end; key += n) {
+            V s[count];
+            products<count>(some, k, key, of_stream, s);
+            HEADWISE_UNROLL
+            for (int r = 0; r < count; ++r) finish(some[r], k, key, s[r], top[r]);
         }
     }
 
@@ -83,8 +64,68 @@ public:
 
 private:
     static constexpr int n = lanes_of<Arch, T>;
+    static constexpr int of_stream = n / streams;  ///< keys of a vector of products
 
     const AttendBlock<T>& block;
+
+    /// q . K over the whole vectors of columns, for of_stream keys from `key` on of each stream, stream after stream.
+    template <int count>
+    HEADWISE_INLINE void products(const FewRow<T>* some, const FewTile<E>& k, std::int64_t key, std::int64_t distance,
+                                  V* of_rows) const
+    {
+        constexpr int together = few_chains / count < streams ? few_chains / count : streams;  // keys
+        const std::int64_t last = some[0].to - 1;
+        const std::int64_t whole = block.d_k / n * n;
+        V sums[count][n];
+        for (int i = 0; i < of_stream; ++i) {
+            for (int stream = 0; stream < streams; stream += together) {
+                const E* at[together];
+                V part[count][together];
+                HEADWISE_UNROLL
+                for (int j = 0; j < together; ++j) {
+                    at[j] = k.rows + clamped(key + i + (stream + j) * distance, some[0].from, last) * k.stride;
+                    HEADWISE_UNROLL
+                    for (int r = 0; r < count; ++r) part[r][j] = set<Arch, T>(T(0));
+                }
+                for (std::int64_t c = 0; c < whole; c += n) {
+                    V q[count];
+                    HEADWISE_UNROLL
+                    for (int r = 0; r < count; ++r) q[r] = in_register<Arch, T>(load<Arch, T>(some[r].q + c));
+                    HEADWISE_UNROLL
+                    for (int j = 0; j < together; ++j) {
+                        const V x = load_widened<Arch, T>(at[j] + c);
+                        HEADWISE_UNROLL
+                        for (int r = 0; r < count; ++r) part[r][j] = multiply_add(x, q[r], part[r][j]);
+                    }
+                }
+                HEADWISE_UNROLL
+                for (int r = 0; r < count; ++r) {
+                    HEADWISE_UNROLL
+                    for (int j = 0; j < together; ++j) sums[r][(stream + j) * of_stream + i] = part[r][j];
+                }
+            }
+        }
+        HEADWISE_UNROLL
+        for (int r = 0; r < count; ++r) of_rows[r] = sums_of_rows<Arch, T>(sums[r]);
+    }
+
+    /// Writes the scores of the n keys from `key` on, of which `s` is the products' part.
+    HEADWISE_INLINE void finish(FewRow<T>& row, const FewTile<E>& k, std::int64_t key, V s, V& top) const
+    {
+        if (block.d_k % n || block.softcap != T(0) || block.has_alibi || key < row.from || key + n > row.to)
+            s = completed(row, k, key, s);
+        write(row.s + key, s);
+        top = raised(top, s);
+    }
+
+    __attribute__((noinline)) V completed(const FewRow<T>& row, const FewTile<E>& k, std::int64_t key, V s) const
+    {
+        const std::int64_t from = row.from - key, to = row.to - key;
+        if (block.d_k % n) s = with_last_columns(s, row.q, k, key, from, to);
+        if (block.softcap != T(0)) s = softcapped(s);
+        if (block.has_alibi) s = s + alibi(*row.given, k.key + key);
+        return from > 0 || to < n ? excluded(s, from, to) : s;
+    }
 
     template <class Element>
     T add_mask_of(const FewRow<T>& row, std::int64_t tile) const

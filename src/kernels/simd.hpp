@@ -63,6 +63,17 @@ HEADWISE_INLINE void write(T* to, Vec<Arch, T> v)
     v.store_unaligned(to);
 }
 
+/// x, from a register: GCC 12 would load it again for each use, which costs the multiply-adds their loads.
+template <class Arch, class T>
+HEADWISE_INLINE Vec<Arch, T> in_register(Vec<Arch, T> x)
+{
+    typename Vec<Arch, T>::register_type value = x;
+#if defined(__x86_64__)
+    asm("" : "+x"(value));
+#endif
+    return Vec<Arch, T>(value);
+}
+
 /// x * y + z, fused where the instruction set has it (SSE2 has not).
 template <class Arch, class T>
 HEADWISE_INLINE Vec<Arch, T> multiply_add(Vec<Arch, T> x, Vec<Arch, T> y, Vec<Arch, T> z)
