@@ -124,13 +124,13 @@ void add_edges(std::vector<Row>& rows, Buffers& buffers, const KernelTable<float
     rows.push_back(repeated("panel to rows", "byte", bytes, 1e7, [=, &table] { table.panel_to_rows(edge); }));
 }
 
-void add_reads(std::vector<Row>& rows, Buffers& buffers)
+void add_reads(std::vector<Row>& rows, Buffers& buffers, Target target)
 {
     for (const std::int64_t kibibytes : {16, 256, 8192, 262144}) {
         const std::int64_t bytes = kibibytes << 10;
         const float* const data = buffers.take(bytes / static_cast<std::int64_t>(sizeof(float)));
         rows.push_back(repeated("read " + std::to_string(kibibytes) + " KiB", "byte", static_cast<double>(bytes), 2e7,
-                                [=] { headwise::sweep::read_memory(data, static_cast<std::size_t>(bytes)); }));
+                                [=] { headwise::sweep::read_memory(target, data, static_cast<std::size_t>(bytes)); }));
     }
 }
 
@@ -181,7 +181,7 @@ int main(int argc, char** argv)
     add_stages(rows, buffers, table);
     add_projections(rows, buffers, table);
     add_edges(rows, buffers, table);
-    add_reads(rows, buffers);
+    add_reads(rows, buffers, target);
     std::erase_if(rows, [&](const Row& row) { return row.name.find(filter) == std::string::npos; });
 
     constexpr std::int64_t steps = 20000;

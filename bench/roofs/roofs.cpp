@@ -21,10 +21,13 @@ try {
     return 0;
 }
 
-/// Reads `bytes` at `data`, any alignment. Returns how many that was: the last few may be left out.
-double headwise_roofs_read(const void* data, std::size_t bytes)
-{
-    return headwise::sweep::read_memory(data, bytes);
+/// Reads `bytes` at `data`, any alignment, with the vectors of `target`. Returns how many that was: the last few may be
+/// left out; 0 for an unknown target.
+double headwise_roofs_read(const char* target, const void* data, std::size_t bytes)
+try {
+    return headwise::sweep::read_memory(headwise::target_from_name(target), data, bytes);
+} catch (const std::exception&) {
+    return 0;
 }
 
 }  // extern "C"

@@ -138,7 +138,7 @@ Case exp_peak_case(const Options& options, Target target)
 
 Case memory_read_case(const Options& options)
 {
-    const auto stream = std::make_shared<ReadStream>();
+    const auto stream = std::make_shared<ReadStream>(options.targets.back());
     Row row;
     row.kind = row.name = "memory_read";
     row.bytes = stream->bytes();

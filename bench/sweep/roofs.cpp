@@ -34,7 +34,7 @@ void SoftmaxTile::run()
                        {maxima, maxima, maxima + W, maxima + 2 * W});
 }
 
-ReadStream::ReadStream() : bytes_(stream_bytes, 1) {}
+ReadStream::ReadStream(Target target) : target_(target), bytes_(stream_bytes, 1) {}
 
 double ReadStream::bytes() const
 {
@@ -43,7 +43,7 @@ double ReadStream::bytes() const
 
 void ReadStream::run()
 {
-    read_memory(bytes_.data(), bytes_.size());
+    read_memory(target_, bytes_.data(), bytes_.size());
 }
 
 }  // namespace headwise::sweep

@@ -29,12 +29,13 @@ private:
 /// Reads an array far larger than the caches from start to end.
 class ReadStream {
 public:
-    ReadStream();
+    explicit ReadStream(Target target);
 
     double bytes() const;  ///< of one run
     void run();
 
 private:
+    Target target_;
     std::vector<unsigned char> bytes_;
 };
 

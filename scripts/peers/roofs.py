@@ -43,7 +43,9 @@ class Roofs:
     def read(self, thread: int) -> float:
         """Bytes read."""
         buffer = self.buffers[thread]
-        return self.library.headwise_roofs_read(ctypes.c_void_p(buffer.ctypes.data), ctypes.c_size_t(buffer.size))
+        return self.library.headwise_roofs_read(
+            self.target, ctypes.c_void_p(buffer.ctypes.data), ctypes.c_size_t(buffer.size)
+        )
 
     def sample(self) -> None:
         self.fma_samples.append(self.rate(lambda _: self.fma(self.fma_steps)))
