@@ -107,7 +107,7 @@ void add_projections(std::vector<Row>& rows, Buffers& buffers, const KernelTable
         float* const x = buffers.take(d * W);
         float* const y = buffers.take(d * W);
         rows.push_back(repeated("project d_model " + std::to_string(d), "flop", 2.0 * static_cast<double>(d * d * W),
-                                flops_of_a_sample, [=, &table] { table.project({w, nullptr, x, y, d, d, vectors}); }));
+                                flops_of_a_sample, [=, &table] { table.project({w, nullptr, x, y, d, d, vectors, true, W}); }));
     }
 }
 

@@ -208,7 +208,7 @@ TEMPLATE_TEST_CASE("attention: shapes around the tiles", "[attention]", float, d
                         Problem{.n_q = n_q, .n_kv = n_kv, .d_k = d_k, .d_v = d_v, .log_sum_exp = true, .seed = turn});
                     INFO(headwise::name(target));
                     REQUIRE(c.failures == "");
-                    all.include(c.errors_of_Y);
+                    all.include(c.errors.at("Y"));
                 }
         INFO(headwise::name(target) << ": largest error " << all.kernels << ", plain evaluation " << all.plain);
         CHECK(all.earned(0));
@@ -265,7 +265,7 @@ TEST_CASE("attention: large scores cost the kernels no more precision than the p
 {
     const auto total = [](Problem p) {
         Errors all;
-        for (p.seed = 1; p.seed <= 100; ++p.seed) all.include(compare<float>(p).errors_of_Y);
+        for (p.seed = 1; p.seed <= 100; ++p.seed) all.include(compare<float>(p).errors.at("Y"));
         return all;
     };
     const Problem steep{.n_q = 38, .n_kv = 19, .d_k = 64, .d_v = 7, .scale = -2.0};

@@ -30,14 +30,10 @@ Comparison compare_layer(const LayerProblem& p, const Problem& options_of)
     const auto plain = run_reference<T>(p.shape, random.weights(), inputs);
     const auto want = run_oracle(p.shape, random.weights(), inputs);
     Comparison c;
-    c.errors_of_Y = c.add("Y", got.Y, plain.Y, want.Y, max_magnitude(want.Y.view()));
-    c.add("weights", got.outputs.weights, plain.outputs.weights, want.outputs.weights, 1);
-    c.add("mean_weights", got.outputs.mean_weights, plain.outputs.mean_weights, want.outputs.mean_weights, 1);
-    c.add("scores", got.outputs.scores, plain.outputs.scores, want.outputs.scores,
-          std::max(1.0, max_magnitude(want.outputs.scores.view())));
-    c.add("log_sum_exp", got.outputs.log_sum_exp, plain.outputs.log_sum_exp, want.outputs.log_sum_exp,
-          std::max(1.0, max_magnitude(want.outputs.log_sum_exp.view())));
-    if (!got.intact_around()) c.failures += "memory beside an output was written; ";
+    c.add("Y", got.Y, plain.Y, want.Y, max_magnitude(want.Y.view()));
+    c.add_optional_outputs(got.outputs, plain.outputs, want.outputs);
+    c.intact = got.intact_around();
+    if (!c.intact) c.failures += "memory beside an output was written; ";
     if (!c.failures.empty()) c.failures += "d_model " + std::to_string(p.shape.d_model) + ", " + options_of.text();
     return c;
 }
@@ -76,7 +72,7 @@ TEMPLATE_TEST_CASE("layer: shapes, biases, groups and cross-attention", "[layer]
             INFO(headwise::name(target));
             const Comparison c = compare_layer<TestType>(p, p.attention());
             CHECK(c.failures == "");
-            all.include(c.errors_of_Y);
+            all.include(c.errors.at("Y"));
         }
         CHECK(all.earned(0));
     });
@@ -100,7 +96,12 @@ TEST_CASE("layer: options", "[layer]")
             check([](Problem& q) { q.kv_lengths = q.query_offsets = q.causal = true; });
             check([](Problem& q) { q.mask = MaskKind::boolean, q.mask_shape = {1, q.h, q.n_q, q.n_kv}; });
             check([](Problem& q) { q.mask = MaskKind::float32, q.mask_shape = {q.b, 1, 1, q.n_kv}; });
-            check([](Problem& q) { q.alibi = q.scores = true, q.score_stage = headwise::ScoreStage::biased; });
+            // Scores of distant keys carry large roundings whatever one does, and two queries are few.
+            JointErrors sloping;
+            o.alibi = o.scores = true, o.score_stage = headwise::ScoreStage::biased;
+            for (o.seed = 1; o.seed <= 8; ++o.seed) sloping.include(compare_layer<float>(p, o));
+            INFO(headwise::name(target) << ", d_model " << p.shape.d_model << ", " << o.text());
+            CHECK(sloping.failures() == "");
         }
     });
 }

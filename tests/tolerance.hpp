@@ -3,6 +3,7 @@
 
 #include "attention_problem.hpp"
 
+#include <map>
 #include <string>
 
 namespace tensors {
@@ -21,26 +22,35 @@ struct Errors {
     bool earned(double absolute) const { return kernels <= 2 * plain + absolute; }
 };
 
-/// Compares one output. `unit` is the size of the numbers that its rounding errors come from; the absolute term is one
-/// rounding of that, for outputs of few numbers where the plain evaluation may happen to be exact.
 struct Comparison {
     std::string failures;
-    Errors errors_of_Y;
-    Errors errors_of_log_sum_exp;
+    std::map<std::string, Errors> errors;  ///< of each output
     bool intact = true;  ///< nothing was written beside the outputs
 
+    /// Compares one output. `unit` is the size of the numbers that its rounding errors come from; the absolute term is one
+    /// rounding of that, for outputs of few numbers where the plain evaluation may happen to be exact.
     template <class E, class T, int Rank>
-    Errors add(const std::string& name, const Tensor<E, Rank>& got, const Tensor<E, Rank>& plain,
+    void add(const std::string& name, const Tensor<E, Rank>& got, const Tensor<E, Rank>& plain,
                const Tensor<T, Rank>& want, double unit)
     {
-        const Errors errors{max_error(got.view(), want.view()), max_error(plain.view(), want.view())};
-        if (!errors.earned(unit * number(std::numeric_limits<compute_t<E>>::epsilon()))) {
+        const Errors found{max_error(got.view(), want.view()), max_error(plain.view(), want.view())};
+        errors[name] = found;
+        if (!found.earned(unit * number(std::numeric_limits<compute_t<E>>::epsilon()))) {
             std::ostringstream s;
-            s << name << ": error " << errors.kernels << ", plain evaluation " << errors.plain << ", unit " << unit
+            s << name << ": error " << found.kernels << ", plain evaluation " << found.plain << ", unit " << unit
               << "; ";
             failures += s.str();
         }
-        return errors;
+    }
+
+    template <class E, class T>
+    void add_optional_outputs(const Outputs<E>& got, const Outputs<E>& plain, const Outputs<T>& want)
+    {
+        const auto size_of = [](const auto& tensor) { return std::max(1.0, max_magnitude(tensor.view())); };
+        add("weights", got.weights, plain.weights, want.weights, 1);
+        add("mean_weights", got.mean_weights, plain.mean_weights, want.mean_weights, 1);
+        add("scores", got.scores, plain.scores, want.scores, size_of(want.scores));
+        add("log_sum_exp", got.log_sum_exp, plain.log_sum_exp, want.log_sum_exp, size_of(want.log_sum_exp));
     }
 };
 
@@ -50,43 +60,36 @@ Comparison compare_outputs(const Inputs<E>& inputs, const Outputs<E>& got, const
                            const Outputs<compute_t<E>>& want)
 {
     Comparison c;
-    c.errors_of_Y = c.add("Y", got.Y, plain.Y, want.Y, max_magnitude(inputs.V.view()));
-    c.add("weights", got.weights, plain.weights, want.weights, 1);
-    c.add("mean_weights", got.mean_weights, plain.mean_weights, want.mean_weights, 1);
-    c.add("scores", got.scores, plain.scores, want.scores, std::max(1.0, max_magnitude(want.scores.view())));
-    c.errors_of_log_sum_exp = c.add("log_sum_exp", got.log_sum_exp, plain.log_sum_exp, want.log_sum_exp,
-                                    std::max(1.0, max_magnitude(want.log_sum_exp.view())));
+    c.add("Y", got.Y, plain.Y, want.Y, max_magnitude(inputs.V.view()));
+    c.add_optional_outputs(got, plain, want);
     c.intact = got.intact_around();
     if (!c.intact) c.failures += "memory beside an output was written; ";
     if (!c.failures.empty()) c.failures += inputs.problem.text();
     return c;
 }
 
-/// Y and log-sum-exp of many calls, held to the bound together: of a few rows alone, one score's rounding decides.
+/// The outputs of many calls, each held to the bound over all calls together: of a few rows alone, one score's rounding
+/// decides.
 class JointErrors {
 public:
     void include(const Comparison& c)
     {
-        Y_.include(c.errors_of_Y);
-        log_sum_exp_.include(c.errors_of_log_sum_exp);
+        for (const auto& [name, errors] : c.errors) errors_[name].include(errors);
         intact_ = intact_ && c.intact;
     }
 
     std::string failures() const
     {
         std::ostringstream s;
-        const auto tell = [&](const char* name, const Errors& errors) {
+        for (const auto& [name, errors] : errors_)
             if (!errors.earned(0))
                 s << name << ": largest error " << errors.kernels << ", plain evaluation " << errors.plain << "; ";
-        };
-        tell("Y", Y_);
-        tell("log_sum_exp", log_sum_exp_);
         if (!intact_) s << "memory beside an output was written; ";
         return s.str();
     }
 
 private:
-    Errors Y_, log_sum_exp_;
+    std::map<std::string, Errors> errors_;
     bool intact_ = true;
 };
 

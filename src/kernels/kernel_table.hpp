@@ -61,6 +61,8 @@ struct Projection {
     std::int64_t rows;
     std::int64_t depth;
     int vectors;
+    bool far;  ///< A comes from beyond the second-level cache
+    std::int64_t tokens;  ///< 1 .. W; where they are no more than few_tokens, the other columns of C become zero
 };
 
 template <class T>
@@ -69,6 +71,7 @@ struct KernelTable {
     int lanes;  ///< numbers in a vector
     int max_vectors;  ///< vectors of a full panel
     int key_tile;  ///< keys whose scores are held at a time
+    int few_tokens;  ///< up to so many tokens of a panel, project does no work for its other columns
 
     int panel_tokens() const { return lanes * max_vectors; }
 

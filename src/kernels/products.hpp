@@ -6,21 +6,30 @@
 // before_tile() is called before each register tile: there is room for other work in their loops.
 #pragma once
 
+#include "kernels/project_few.hpp"
 #include "kernels/register_tile.hpp"
 
 namespace headwise::kernels {
 
-/// c[m][lane] = bias[m] + sum over k of A(m, k) b[k][lane], A packed in strips.
+/// c[m][lane] = bias[m] + sum over k of A(m, k) b[k][lane], A packed in strips. Where A is far, the next strip is fetched
+/// into the second-level cache while one is at work, with the last one the first, where the next panel begins.
 template <class Arch, class T>
 void project(const Projection<T>& p)
 {
+    if (p.tokens <= ProjectFew<Arch, T>::max_tokens) return ProjectFew<Arch, T>::run(p);
     const int width = p.vectors * lanes_of<Arch, T>;
     for (std::int64_t m = 0; m < p.rows; m += strip_rows) {
         const std::int64_t rows = p.rows - m < strip_rows ? p.rows - m : strip_rows;
-        const TileOperands<T> t{p.a + m * p.depth, strip_rows, p.b,
-                                p.c + m * width,   p.depth,    p.bias ? p.bias + m : nullptr,
-                                nullptr,           nullptr};
-        tile_rows<Arch, T, Stage::project>(t, rows, p.vectors);
+        const T* const next = p.a + (m + strip_rows < p.rows ? (m + strip_rows) * p.depth : 0);
+        const TileOperands<T> t{.a = p.a + m * p.depth,
+                                .a_stride = strip_rows,
+                                .b = p.b,
+                                .c = p.c + m * width,
+                                .depth = p.depth,
+                                .bias = p.bias ? p.bias + m : nullptr,
+                                .ahead = next};
+        if (p.far) tile_rows<Arch, T, Stage::project_far>(t, rows, p.vectors);
+        else tile_rows<Arch, T, Stage::project>(t, rows, p.vectors);
     }
 }
 
@@ -29,7 +38,12 @@ void project(const Projection<T>& p)
 template <class Arch, class T, class BeforeTile>
 void score(const Product<T>& p, T* row_maximum, const BeforeTile& before_tile)
 {
-    const TileOperands<T> t{p.a, p.a_row_stride, p.b, p.c, p.depth, nullptr, nullptr, row_maximum};
+    const TileOperands<T> t{.a = p.a,
+                            .a_stride = p.a_row_stride,
+                            .b = p.b,
+                            .c = p.c,
+                            .depth = p.depth,
+                            .row_maximum = row_maximum};
     tile_rows<Arch, T, Stage::score>(t, p.rows, p.vectors, before_tile);
 }
 
@@ -44,7 +58,12 @@ void score(const Product<T>& p, T* row_maximum)
 template <class Arch, class T, class BeforeTile>
 void blend(const Product<T>& p, const T* correction, const BeforeTile& before_tile)
 {
-    const TileOperands<T> t{p.a, p.a_column_stride, p.b, p.c, p.depth, nullptr, correction, nullptr};
+    const TileOperands<T> t{.a = p.a,
+                            .a_stride = p.a_column_stride,
+                            .b = p.b,
+                            .c = p.c,
+                            .depth = p.depth,
+                            .correction = correction};
     tile_rows<Arch, T, Stage::blend>(t, p.rows, p.vectors, before_tile);
 }
 

@@ -6,6 +6,7 @@
 // The sum over k runs in order; for each stage the start and the end differ:
 //
 //   project  start is bias[m], or 0                      A(m, k) = a[m + k * stride]   (a strip of packed weights)
+//   project_far  the same, and fetches what is read next
 //   score    start is 0; the tile's maximum is kept      A(m, k) = a[m * stride + k]   (rows of K)
 //   blend    start is correction[lane] * C[m][lane], or 0   A(m, k) = a[m + k * stride]   (columns of V)
 #pragma once
@@ -15,7 +16,12 @@
 
 namespace headwise::kernels {
 
-enum class Stage { project, score, blend };
+enum class Stage { project, project_far, score, blend };
+
+constexpr bool projects(Stage stage)
+{
+    return stage == Stage::project || stage == Stage::project_far;
+}
 
 /// What a tile needs beside A, B and C, by stage; null where the start is 0.
 template <class T>
@@ -25,9 +31,10 @@ struct TileOperands {
     const T* b;
     T* c;
     std::int64_t depth;
-    const T* bias;        ///< project: one number a row
-    const T* correction;  ///< blend: W numbers
-    T* row_maximum;       ///< score: W numbers, in and out
+    const T* bias = nullptr;        ///< project: one number a row
+    const T* correction = nullptr;  ///< blend: W numbers
+    T* row_maximum = nullptr;       ///< score: W numbers, in and out
+    const T* ahead = nullptr;       ///< project_far: what is fetched meanwhile, `depth` numbers a row
 };
 
 template <class Arch, class T, Stage stage, int Rows, int Vectors>
@@ -44,7 +51,7 @@ HEADWISE_INLINE void register_tile(const TileOperands<T>& t)
         HEADWISE_UNROLL
         for (int v = 0; v < Vectors; ++v) {
             accumulator[m][v] = set<Arch, T>(T(0));
-            if constexpr (stage == Stage::project)
+            if constexpr (projects(stage))
                 if (t.bias) accumulator[m][v] = set<Arch, T>(t.bias[m]);
             if constexpr (stage == Stage::blend)
                 if (t.correction)
@@ -71,8 +78,15 @@ HEADWISE_INLINE void register_tile(const TileOperands<T>& t)
         b += width;
     };
     const T* column = t.a;
+    const T* ahead = t.ahead;
     std::int64_t k = 0;
     for (; k + steps <= t.depth; k += steps) {
+        if constexpr (stage == Stage::project_far) {
+            constexpr int line = 64 / sizeof(T);
+            HEADWISE_UNROLL
+            for (int i = 0; i < steps * Rows; i += line) __builtin_prefetch(ahead + i, 0, 2);
+            ahead += steps * Rows;
+        }
         HEADWISE_UNROLL
         for (int u = 0; u < steps; ++u) add_products(k + u, column + u * t.a_stride);
         column += steps * t.a_stride;
@@ -118,7 +132,8 @@ HEADWISE_INLINE void advance(TileOperands<T>& t, std::int64_t rows, int width)
 {
     t.a += stage == Stage::score ? rows * t.a_stride : rows;
     t.c += rows * width;
-    if (stage == Stage::project && t.bias) t.bias += rows;
+    if (projects(stage) && t.bias) t.bias += rows;
+    if (stage == Stage::project_far) t.ahead += rows * t.depth;
 }
 
 /// All rows of a product: full tiles, and the last rows, fewer than two tiles, in two halves, since a tile of few rows
