@@ -4,8 +4,8 @@
 //     c[m][token] = bias[m] + sum over k of A(m, k) b[k][token]          rows m in the lanes
 //
 // A strip of strip_rows rows is read as it lies: the numbers of `ks` k fill `vectors` vectors. So each row has `ks` sums,
-// of every ks-th k, which are added in order at the end. Several strips, far from each other, are read side by side, which
-// keeps more reads from memory in flight than one stream does (few_rows.hpp).
+// of every ks-th k, which are added in order at the end. As many strips as the registers allow, far from each other, are
+// read side by side, which keeps more reads from memory in flight than one stream does (few_rows.hpp).
 #pragma once
 
 #include "kernels/kernel_table.hpp"
@@ -16,14 +16,20 @@ namespace headwise::kernels {
 template <class Arch, class T>
 class ProjectFew {
 public:
-    /// Tokens up to which this beats a panel. (Zen 3, AVX2, whole layers of 1, 2, 3, 4 and 5 tokens: 2.0 to 2.4, 1.6 to
-    /// 2.0, 1.2 to 1.3, 1.05 to 1.2 and 0.8 to 1.0 times as fast.)
+    /// Tokens up to which this beats a panel. (Zen 3, AVX2, whole layers of 1, 2, 3 and 4 tokens: 1.9 to 2.8, 1.6 to 2.3,
+    /// 1.4 to 1.8 and 1.25 to 1.5 times as fast; 5, two at a time, 0.8 to 1.0.)
     static constexpr int max_tokens = lanes_of<Arch, T> < 4 ? lanes_of<Arch, T> : 4;
 
     static void run(const Projection<T>& p)
     {
-        if (p.tokens == 1) run_strips<1>(p);
-        else run_strips<2>(p);
+        using Function = void (*)(const Projection<T>&);
+        static constexpr auto functions = []<int... I>(std::integer_sequence<int, I...>) {
+            struct Table {
+                Function of_tokens[sizeof...(I)];
+            };
+            return Table{{&run_tokens<I + 1>...}};
+        }(std::make_integer_sequence<int, max_tokens>());
+        functions.of_tokens[p.tokens - 1](p);
     }
 
 private:
@@ -32,31 +38,29 @@ private:
     static constexpr int ks = n > 4 ? n / 4 : 1;
     static constexpr int vectors = ks * strip_rows / n;
     static_assert(vectors * n == ks * strip_rows);
+    static constexpr int line = 64 / sizeof(T);
+    static constexpr int fetched_ahead = 32 * line;  ///< numbers, of a strip that is read alone
 
-    /// All tokens, up to `most` at a time.
-    template <int most>
-    static void run_strips(const Projection<T>& p)
+    /// Strips side by side, as many as leave registers for the operands.
+    static constexpr int strips_of(int tokens)
     {
-        constexpr int fitting = (TileShape<Arch, T>::registers - 4) / (vectors * most);  // beside the operands
-        constexpr int together = fitting < 4 ? fitting : 4;
+        const int fitting = (TileShape<Arch, T>::registers - 4) / (vectors * tokens);
+        return fitting < 1 ? 1 : fitting < 4 ? fitting : 4;
+    }
+
+    template <int tokens>
+    static void run_tokens(const Projection<T>& p)
+    {
+        constexpr int together = strips_of(tokens);
         const std::int64_t strips = (p.rows + strip_rows - 1) / strip_rows;
         const std::int64_t distance = strips / together;
-        for (std::int64_t strip = 0; strip < distance; ++strip) run_tokens<most, together>(p, strip, distance);
-        for (std::int64_t strip = together * distance; strip < strips; ++strip) run_tokens<most, 1>(p, strip, 0);
+        for (std::int64_t strip = 0; strip < distance; ++strip) do_strips<tokens, together>(p, strip, distance);
+        for (std::int64_t strip = together * distance; strip < strips; ++strip) do_strips<tokens, 1>(p, strip, 0);
     }
 
     /// Strips `first`, `first` + distance, ...
-    template <int most, int strips>
-    static void run_tokens(const Projection<T>& p, std::int64_t first, std::int64_t distance)
-    {
-        int token = 0;
-        for (; token + most <= p.tokens; token += most) do_strips<most, strips>(p, token, first, distance);
-        if constexpr (most > 1)
-            for (; token < p.tokens; ++token) do_strips<1, strips>(p, token, first, distance);
-    }
-
     template <int tokens, int strips>
-    static void do_strips(const Projection<T>& p, int first_token, std::int64_t first, std::int64_t distance)
+    HEADWISE_INLINE static void do_strips(const Projection<T>& p, std::int64_t first, std::int64_t distance)
     {
         const T* a[strips];
         V sums[strips][tokens][vectors];
@@ -69,55 +73,59 @@ private:
                 for (int v = 0; v < vectors; ++v) sums[strip][token][v] = set<Arch, T>(T(0));
             }
         }
-        const T* b = p.b + first_token;
-        const auto add_vector = [&]<int v>() __attribute__((always_inline)) {
-            V w[strips];
-            HEADWISE_UNROLL
-            for (int strip = 0; strip < strips; ++strip) w[strip] = load<Arch, T>(a[strip] + v * n);
-            HEADWISE_UNROLL
-            for (int token = 0; token < tokens; ++token) {
-                const V x = factors<v>(b + token, std::make_integer_sequence<int, n>());
-                HEADWISE_UNROLL
-                for (int strip = 0; strip < strips; ++strip)
-                    sums[strip][token][v] = multiply_add(w[strip], x, sums[strip][token][v]);
-            }
-        };
+        const T* b = p.b;
         std::int64_t k = 0;
         for (; k + ks <= p.depth; k += ks, b += ks * n) {
-            [&]<int... v>(std::integer_sequence<int, v...>) __attribute__((always_inline)) {
-                (add_vector.template operator()<v>(), ...);
-            }(std::make_integer_sequence<int, vectors>());
+            if constexpr (strips == 1) {
+                HEADWISE_UNROLL
+                for (int i = 0; i < ks * strip_rows; i += line) fetch_line<Arch>(a[0], fetched_ahead + i);
+            }
+            HEADWISE_UNROLL
+            for (int token = 0; token < tokens; ++token) {
+                V x[ks];
+                HEADWISE_UNROLL
+                for (int i = 0; i < ks; ++i) x[i] = in_register<Arch, T>(set<Arch, T>(b[i * n + token]));
+                [&]<int... v>(std::integer_sequence<int, v...>) __attribute__((always_inline)) {
+                    (add_products<v, false>(x, a, sums, token), ...);
+                    (add_products<v, true>(x, a, sums, token), ...);  // last, when the numbers of x are free to go
+                }(std::make_integer_sequence<int, vectors>());
+            }
             HEADWISE_UNROLL
             for (int strip = 0; strip < strips; ++strip) a[strip] += ks * strip_rows;
         }
         HEADWISE_UNROLL
         for (int strip = 0; strip < strips; ++strip)
-            finish<tokens>(p, first_token, first + strip * distance, a[strip], b, p.depth - k, sums[strip]);
+            finish<tokens>(p, first + strip * distance, a[strip], b, p.depth - k, sums[strip]);
     }
 
-    /// What vector v of a strip's numbers for `ks` k is multiplied with: lane i belongs to k (v * n + i) / strip_rows.
-    template <int v, int... i>
-    HEADWISE_INLINE static V factors(const T* b, std::integer_sequence<int, i...>)
+    /// Vector v of each strip, if it holds numbers of one k, or of two: its lane i belongs to k (v * n + i) / strip_rows.
+    template <int v, bool of_two, int tokens, int strips>
+    HEADWISE_INLINE static void add_products(const V (&x)[ks], const T* const (&a)[strips],
+                                             V (&sums)[strips][tokens][vectors], int token)
     {
         constexpr int first = v * n / strip_rows;
         constexpr int last = (v * n + n - 1) / strip_rows;
-        const V x = set<Arch, T>(b[first * n]);
-        if constexpr (first == last) return x;
-        else
-            return from_native<Arch, T>(
-                __builtin_shufflevector(values_of(x), values_of(set<Arch, T>(b[last * n])),
-                                        (i + n * ((v * n + i) / strip_rows - first))...));
+        if constexpr ((first != last) != of_two) return;
+        V factor = x[first];
+        if constexpr (of_two)
+            factor = [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+                return from_native<Arch, T>(__builtin_shufflevector(
+                    values_of(x[first]), values_of(x[last]), (i + n * ((v * n + i) / strip_rows - first))...));
+            }(std::make_integer_sequence<int, n>());
+        HEADWISE_UNROLL
+        for (int strip = 0; strip < strips; ++strip)
+            sums[strip][token][v] = multiply_add(load<Arch, T>(a[strip] + v * n), factor, sums[strip][token][v]);
     }
 
-    /// Writes the tokens' numbers in the strip's rows. `a`, `b`: what is left of the strip and the panel, `left` k.
+    /// Writes the strip's rows, zeros where there is no token. `a`, `b`: what is left of the strip and the panel, `left` k.
     template <int tokens>
-    static void finish(const Projection<T>& p, int first_token, std::int64_t strip, const T* a, const T* b,
-                       std::int64_t left, const V (&sums)[tokens][vectors])
+    static void finish(const Projection<T>& p, std::int64_t strip, const T* a, const T* b, std::int64_t left,
+                       const V (&sums)[tokens][vectors])
     {
         const std::int64_t first_row = strip * strip_rows;
         const std::int64_t rows = p.rows - first_row < strip_rows ? p.rows - first_row : strip_rows;
-        T* const c = p.c + first_row * n + first_token;
-        for (std::int64_t m = 0; m < rows && first_token == 0; ++m) write(c + m * n, set<Arch, T>(T(0)));
+        T* const c = p.c + first_row * n;
+        for (std::int64_t m = 0; m < rows; ++m) write(c + m * n, set<Arch, T>(T(0)));
         for (int token = 0; token < tokens; ++token) {
             alignas(64) T numbers[vectors * n];
             for (int v = 0; v < vectors; ++v) write(numbers + v * n, sums[token][v]);

@@ -84,7 +84,7 @@ HEADWISE_INLINE void register_tile(const TileOperands<T>& t)
         if constexpr (stage == Stage::project_far) {
             constexpr int line = 64 / sizeof(T);
             HEADWISE_UNROLL
-            for (int i = 0; i < steps * Rows; i += line) __builtin_prefetch(ahead + i, 0, 2);
+            for (int i = 0; i < steps * Rows; i += line) fetch_line<Arch>(ahead, i);
             ahead += steps * Rows;
         }
         HEADWISE_UNROLL

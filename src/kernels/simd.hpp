@@ -63,6 +63,14 @@ HEADWISE_INLINE void write(T* to, Vec<Arch, T> v)
     v.store_unaligned(to);
 }
 
+/// Fetches the line that lies `numbers` after `from` into the second-level cache. It may be past the end of its array.
+template <class Arch, class T>
+HEADWISE_INLINE void fetch_line(const T* from, int numbers)
+{
+    const auto address = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(numbers) * sizeof(T);
+    __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
+}
+
 /// x, from a register: GCC 12 would load it again for each use, which costs the multiply-adds their loads.
 template <class Arch, class T>
 HEADWISE_INLINE Vec<Arch, T> in_register(Vec<Arch, T> x)
