@@ -96,12 +96,7 @@ TEST_CASE("layer: options", "[layer]")
             check([](Problem& q) { q.kv_lengths = q.query_offsets = q.causal = true; });
             check([](Problem& q) { q.mask = MaskKind::boolean, q.mask_shape = {1, q.h, q.n_q, q.n_kv}; });
             check([](Problem& q) { q.mask = MaskKind::float32, q.mask_shape = {q.b, 1, 1, q.n_kv}; });
-            // Scores of distant keys carry large roundings whatever one does, and two queries are few.
-            JointErrors sloping;
-            o.alibi = o.scores = true, o.score_stage = headwise::ScoreStage::biased;
-            for (o.seed = 1; o.seed <= 8; ++o.seed) sloping.include(compare_layer<float>(p, o));
-            INFO(headwise::name(target) << ", d_model " << p.shape.d_model << ", " << o.text());
-            CHECK(sloping.failures() == "");
+            check([](Problem& q) { q.alibi = q.scores = true, q.score_stage = headwise::ScoreStage::biased; });
         }
     });
 }

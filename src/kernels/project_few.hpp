@@ -3,9 +3,9 @@
 //
 //     c[m][token] = bias[m] + sum over k of A(m, k) b[k][token]          rows m in the lanes
 //
-// A strip of strip_rows rows is read as it lies: the numbers of `ks` k fill `vectors` vectors. So each row has `ks` sums,
-// of every ks-th k, which are added in order at the end. As many strips as the registers allow, far from each other, are
-// read side by side, which keeps more reads from memory in flight than one stream does (few_rows.hpp).
+// As many strips as fill whole vectors are a group; some groups, whose strips are far from each other, are read side by
+// side, which keeps more reads from memory in flight than one stream does (few_rows.hpp). Each sum runs over k in order,
+// so a token gets the bits that it gets in a panel.
 #pragma once
 
 #include "kernels/kernel_table.hpp"
@@ -16,8 +16,8 @@ namespace headwise::kernels {
 template <class Arch, class T>
 class ProjectFew {
 public:
-    /// Tokens up to which this beats a panel. (Zen 3, AVX2, whole layers of 1, 2, 3 and 4 tokens: 1.9 to 2.8, 1.6 to 2.3,
-    /// 1.4 to 1.8 and 1.25 to 1.5 times as fast; 5, two at a time, 0.8 to 1.0.)
+    /// Tokens up to which this beats a panel. (Zen 3, AVX2, whole layers of 1, 2, 3 and 4 tokens: 1.9 to 2.7, 1.6 to 2.7,
+    /// 1.5 to 2.0 and 1.4 to 1.8 times as fast; more would have to be read again from the second-level cache.)
     static constexpr int max_tokens = lanes_of<Arch, T> < 4 ? lanes_of<Arch, T> : 4;
 
     static void run(const Projection<T>& p)
@@ -35,106 +35,142 @@ public:
 private:
     using V = Vec<Arch, T>;
     static constexpr int n = lanes_of<Arch, T>;
-    static constexpr int ks = n > 4 ? n / 4 : 1;
-    static constexpr int vectors = ks * strip_rows / n;
-    static_assert(vectors * n == ks * strip_rows);
-    static constexpr int line = 64 / sizeof(T);
-    static constexpr int fetched_ahead = 32 * line;  ///< numbers, of a strip that is read alone
 
-    /// Strips side by side, as many as leave registers for the operands.
-    static constexpr int strips_of(int tokens)
+    // A strip is a head of 8 rows and a tail of 4. The vectors of a group hold the heads of its strips, then the tails.
+    static constexpr int head = 8;
+    static constexpr int tail = strip_rows - head;
+    static constexpr int strips_of_group = n > tail ? n / tail : 1;
+    static constexpr int vectors = strips_of_group * strip_rows / n;  ///< of a group
+    static_assert(vectors * n == strips_of_group * strip_rows);
+
+    /// As many groups side by side as leave registers for the operands.
+    static constexpr int groups_of(int tokens)
     {
         const int fitting = (TileShape<Arch, T>::registers - 4) / (vectors * tokens);
-        return fitting < 1 ? 1 : fitting < 4 ? fitting : 4;
+        const int most = 8 / strips_of_group;
+        return fitting < 1 ? 1 : fitting < most ? fitting : most;
     }
 
     template <int tokens>
     static void run_tokens(const Projection<T>& p)
     {
-        constexpr int together = strips_of(tokens);
+        constexpr int together = groups_of(tokens) * strips_of_group;
         const std::int64_t strips = (p.rows + strip_rows - 1) / strip_rows;
         const std::int64_t distance = strips / together;
-        for (std::int64_t strip = 0; strip < distance; ++strip) do_strips<tokens, together>(p, strip, distance);
-        for (std::int64_t strip = together * distance; strip < strips; ++strip) do_strips<tokens, 1>(p, strip, 0);
+        std::int64_t strip = 0;
+        for (; strip < distance; ++strip) do_groups<tokens, groups_of(tokens)>(p, strip, distance);
+        for (strip = together * distance; strip < strips; strip += strips_of_group) do_groups<tokens, 1>(p, strip, 1);
     }
 
-    /// Strips `first`, `first` + distance, ...
-    template <int tokens, int strips>
-    HEADWISE_INLINE static void do_strips(const Projection<T>& p, std::int64_t first, std::int64_t distance)
+    /// The groups of strips `first`, `first` + distance, ... What is past the last strip is another one once more.
+    template <int tokens, int groups>
+    HEADWISE_INLINE static void do_groups(const Projection<T>& p, std::int64_t first, std::int64_t distance)
     {
+        constexpr int strips = groups * strips_of_group;
+        const std::int64_t last = (p.rows - 1) / strip_rows;
         const T* a[strips];
-        V sums[strips][tokens][vectors];
         HEADWISE_UNROLL
-        for (int strip = 0; strip < strips; ++strip) {
-            a[strip] = p.a + (first + strip * distance) * strip_rows * p.depth;
+        for (int i = 0; i < strips; ++i) {
+            const std::int64_t strip = first + i * distance < last ? first + i * distance : last;
+            a[i] = p.a + strip * strip_rows * p.depth;
+        }
+        V sums[groups][tokens][vectors];
+        HEADWISE_UNROLL
+        for (int group = 0; group < groups; ++group) {
+            T start[vectors * n];
+            for (int i = 0; i < vectors * n; ++i) {
+                const std::int64_t row = row_of(first + (group * strips_of_group + strip_of(i)) * distance, i);
+                start[i] = p.bias && row < p.rows ? p.bias[row] : T(0);
+            }
             HEADWISE_UNROLL
             for (int token = 0; token < tokens; ++token) {
                 HEADWISE_UNROLL
-                for (int v = 0; v < vectors; ++v) sums[strip][token][v] = set<Arch, T>(T(0));
+                for (int v = 0; v < vectors; ++v) sums[group][token][v] = load<Arch, T>(start + v * n);
             }
         }
+        const bool fetches = groups == 1 && p.far;  // two streams are few
         const T* b = p.b;
-        std::int64_t k = 0;
-        for (; k + ks <= p.depth; k += ks, b += ks * n) {
-            if constexpr (strips == 1) {
+        for (std::int64_t k = 0; k < p.depth; ++k, b += n) {
+            if (fetches) {
                 HEADWISE_UNROLL
-                for (int i = 0; i < ks * strip_rows; i += line) fetch_line<Arch>(a[0], fetched_ahead + i);
+                for (int i = 0; i < strips; ++i) fetch_line<Arch>(a[i], 1024 / sizeof(T));
+            }
+            V x[tokens];
+            HEADWISE_UNROLL
+            for (int group = 0; group < groups; ++group) {
+                V w[vectors];
+                load_group(w, a + group * strips_of_group, std::make_integer_sequence<int, n>());
+                HEADWISE_UNROLL
+                for (int token = 0; token < tokens; ++token) {
+                    if (group == 0) x[token] = set<Arch, T>(b[token]);
+                    HEADWISE_UNROLL
+                    for (int v = 0; v < vectors; ++v)
+                        sums[group][token][v] = multiply_add(w[v], x[token], sums[group][token][v]);
+                }
             }
             HEADWISE_UNROLL
-            for (int token = 0; token < tokens; ++token) {
-                V x[ks];
-                HEADWISE_UNROLL
-                for (int i = 0; i < ks; ++i) x[i] = in_register<Arch, T>(set<Arch, T>(b[i * n + token]));
-                [&]<int... v>(std::integer_sequence<int, v...>) __attribute__((always_inline)) {
-                    (add_products<v, false>(x, a, sums, token), ...);
-                    (add_products<v, true>(x, a, sums, token), ...);  // last, when the numbers of x are free to go
-                }(std::make_integer_sequence<int, vectors>());
-            }
-            HEADWISE_UNROLL
-            for (int strip = 0; strip < strips; ++strip) a[strip] += ks * strip_rows;
+            for (int i = 0; i < strips; ++i) a[i] += strip_rows;
         }
         HEADWISE_UNROLL
-        for (int strip = 0; strip < strips; ++strip)
-            finish<tokens>(p, first + strip * distance, a[strip], b, p.depth - k, sums[strip]);
+        for (int group = 0; group < groups; ++group)
+            finish<tokens>(p, first + group * strips_of_group * distance, distance, sums[group]);
     }
 
-    /// Vector v of each strip, if it holds numbers of one k, or of two: its lane i belongs to k (v * n + i) / strip_rows.
-    template <int v, bool of_two, int tokens, int strips>
-    HEADWISE_INLINE static void add_products(const V (&x)[ks], const T* const (&a)[strips],
-                                             V (&sums)[strips][tokens][vectors], int token)
+    /// Of a group, the strip that number i of its vectors belongs to, and its row where that is strip `strip` of all.
+    static constexpr int strip_of(int i)
     {
-        constexpr int first = v * n / strip_rows;
-        constexpr int last = (v * n + n - 1) / strip_rows;
-        if constexpr ((first != last) != of_two) return;
-        V factor = x[first];
-        if constexpr (of_two)
-            factor = [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-                return from_native<Arch, T>(__builtin_shufflevector(
-                    values_of(x[first]), values_of(x[last]), (i + n * ((v * n + i) / strip_rows - first))...));
-            }(std::make_integer_sequence<int, n>());
-        HEADWISE_UNROLL
-        for (int strip = 0; strip < strips; ++strip)
-            sums[strip][token][v] = multiply_add(load<Arch, T>(a[strip] + v * n), factor, sums[strip][token][v]);
+        return i < head * strips_of_group ? i / head : (i - head * strips_of_group) / tail;
+    }
+    static constexpr std::int64_t row_of(std::int64_t strip, int i)
+    {
+        return strip * strip_rows + (i < head * strips_of_group ? i % head : head + (i - head * strips_of_group) % tail);
     }
 
-    /// Writes the strip's rows, zeros where there is no token. `a`, `b`: what is left of the strip and the panel, `left` k.
+    template <int... i>
+    HEADWISE_INLINE static void load_group(V* w, const T* const* a, std::integer_sequence<int, i...>)
+    {
+        if constexpr (strips_of_group == 1) {
+            HEADWISE_UNROLL
+            for (int v = 0; v < vectors; ++v) w[v] = load<Arch, T>(a[0] + v * n);
+        } else if constexpr (strips_of_group == 2) {
+            w[0] = load<Arch, T>(a[0]);
+            w[1] = load<Arch, T>(a[1]);
+            w[2] = from_native<Arch, T>(
+                __builtin_shufflevector(numbers<tail>(a[0] + head), numbers<tail>(a[1] + head), i...));
+        } else {
+            static_assert(strips_of_group == 4);
+            w[0] = from_native<Arch, T>(__builtin_shufflevector(numbers<head>(a[0]), numbers<head>(a[1]), i...));
+            w[1] = from_native<Arch, T>(__builtin_shufflevector(numbers<head>(a[2]), numbers<head>(a[3]), i...));
+            const auto tails = [&](int first) __attribute__((always_inline)) {
+                return __builtin_shufflevector(numbers<tail>(a[first] + head), numbers<tail>(a[first + 1] + head), 0, 1,
+                                               2, 3, 4, 5, 6, 7);
+            };
+            w[2] = from_native<Arch, T>(__builtin_shufflevector(tails(0), tails(2), i...));
+        }
+    }
+
+    template <int count>
+    HEADWISE_INLINE static auto numbers(const T* from)
+    {
+        typename Numbers<T, count>::type x;
+        __builtin_memcpy(&x, from, sizeof x);
+        return x;
+    }
+
+    /// Writes the rows of a group's strips `first`, `first` + distance, ..., zeros where there is no token.
     template <int tokens>
-    static void finish(const Projection<T>& p, std::int64_t strip, const T* a, const T* b, std::int64_t left,
+    static void finish(const Projection<T>& p, std::int64_t first, std::int64_t distance,
                        const V (&sums)[tokens][vectors])
     {
-        const std::int64_t first_row = strip * strip_rows;
-        const std::int64_t rows = p.rows - first_row < strip_rows ? p.rows - first_row : strip_rows;
-        T* const c = p.c + first_row * n;
-        for (std::int64_t m = 0; m < rows; ++m) write(c + m * n, set<Arch, T>(T(0)));
-        for (int token = 0; token < tokens; ++token) {
-            alignas(64) T numbers[vectors * n];
-            for (int v = 0; v < vectors; ++v) write(numbers + v * n, sums[token][v]);
-            for (std::int64_t m = 0; m < rows; ++m) {
-                T sum = p.bias ? p.bias[first_row + m] : T(0);
-                for (int i = 0; i < ks; ++i) sum += numbers[i * strip_rows + m];
-                for (std::int64_t k = 0; k < left; ++k) sum += a[k * strip_rows + m] * b[k * n + token];
-                c[m * n + token] = sum;
-            }
+        alignas(64) T numbers[tokens][vectors * n];
+        for (int token = 0; token < tokens; ++token)
+            for (int v = 0; v < vectors; ++v) write(numbers[token] + v * n, sums[token][v]);
+        for (int i = 0; i < vectors * n; ++i) {
+            const std::int64_t row = row_of(first + strip_of(i) * distance, i);
+            if (row >= p.rows) continue;
+            T* const c = p.c + row * n;
+            write(c, set<Arch, T>(T(0)));
+            for (int token = 0; token < tokens; ++token) c[token] = numbers[token][i];
         }
     }
 };
