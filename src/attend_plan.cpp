@@ -81,9 +81,15 @@ void AttendPlan<E>::run(TensorView<const E, 4> Q, TensorView<E, 4> Y) const
 }
 
 template <class E>
+void AttendPlan<E>::run(TensorView<const E, 4> Q, TensorView<E, 4> Y, std::int64_t first_item) const
+{
+    run(Queries<E>{Q, Y, nullptr, {first_item, Q.shape[0], 0, sizes_.n_q}, first_item, true});
+}
+
+template <class E>
 void AttendPlan<E>::run(const QueryPanels<T>& panels) const
 {
-    run(Queries<E>{{}, {}, &panels, panels.range});
+    run(Queries<E>{{}, {}, &panels, panels.range, 0, true});
 }
 
 template <class E>
@@ -201,10 +207,8 @@ AttendBlock<typename AttendPlan<E>::T> AttendPlan<E>::block_of(const Queries<E>&
     block.d_v = sizes_.d_v;
     block.k = matrix_of(K_, cut.rows_of_unit());
     block.v = matrix_of(V_, cut.rows_of_unit());
-    if (queries.panels) {  // which ones: run_task; that there are any decides which kernel takes the block
-        block.q_panels.data = queries.panels->q;
-        block.y_panels.data = queries.panels->y;
-    } else {
+    block.only_panels = queries.only_panels;
+    if (!queries.panels) {
         block.q_stride = queries.Q.strides[3];
         block.y_stride = queries.Y.strides[3];
     }
@@ -295,8 +299,8 @@ void AttendPlan<E>::look_ahead(const Queries<E>& queries, const AttendCut& cut, 
     const auto rows_of = [&](const auto& view, const AttendPlace& of, std::int64_t width) -> MemoryRows {
         constexpr std::int64_t size = sizeof(E);
         if (queries.panels || view.strides[3] != 1) return {};
-        return {row_of(view, of.item.tensor, head_of(of), of.item.first_row + query_of(of)), view.strides[2] * size,
-                ceil_div(of.row_count, cut.heads_of_unit()), width * size};
+        return {row_of(view, of.item.tensor - queries.first_item, head_of(of), of.item.first_row + query_of(of)),
+                view.strides[2] * size, ceil_div(of.row_count, cut.heads_of_unit()), width * size};
     };
     block.ahead[0] = rows_of(queries.Y, place, sizes_.d_v);
     if (next_task >= cut.tasks()) return;

@@ -29,6 +29,9 @@ public:
     /// (1, heads, tokens, d_v). The sizes' batch is the number of sequences, n_q and n_kv are the longest ones.
     void run(TensorView<const E, 4> Q, TensorView<E, 4> Y, const RaggedStarts& starts) const;
 
+    /// The same for the batch items from first_item on that Q and Y have. A row gets the bits that it gets among others.
+    void run(TensorView<const E, 4> Q, TensorView<E, 4> Y, std::int64_t first_item) const;
+
     /// The same from panels to panels; E must be its own compute type.
     void run(const QueryPanels<T>& panels) const;
 

@@ -49,8 +49,8 @@ void AttendRows<E>::describe(const Queries<E>& queries, const AttendCut& cut, co
     std::int64_t query = queries.range.first_query + place.first_row / cut.heads_of_unit();
     std::int64_t head = first_head + place.first_row % cut.heads_of_unit();
     const std::int64_t end_head = first_head + cut.heads_of_unit();
-    RowsOfHeads<const E> q(queries.Q, item.tensor, first_head, item.first_row + query);
-    RowsOfHeads<E> y(queries.Y, item.tensor, first_head, item.first_row + query);
+    RowsOfHeads<const E> q(queries.Q, item.tensor - queries.first_item, first_head, item.first_row + query);
+    RowsOfHeads<E> y(queries.Y, item.tensor - queries.first_item, first_head, item.first_row + query);
     for (auto row = rows.begin(); row != rows.end(); ++query, q.next_query(), y.next_query(), head = first_head) {
         const std::int64_t position = saturating_add(query, offset);
         if (bounded) range = within_chunk(visible_keys(options_, position, keys));

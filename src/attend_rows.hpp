@@ -33,6 +33,8 @@ struct Queries {
     TensorView<E, 4> Y;
     const QueryPanels<compute_t<E>>* panels;  ///< instead of Q and Y, or null
     QueryRange range;
+    std::int64_t first_item = 0;  ///< the batch item that Q and Y begin with
+    bool only_panels = false;  ///< a row's bits do not depend on how many there are
     bool mask_is_ranges = false;  ///< each row of the mask leaves one range of keys, and is taken as bounds
 };
 

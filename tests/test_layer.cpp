@@ -107,7 +107,9 @@ TEST_CASE("layer: more tokens than are held at a time", "[layer][long]")
     const LayerShape shape{.d_model = 8, .heads = 4, .d_k = 100};
     for_each_target([&](Target target) {
         for (const LayerProblem& p : {LayerProblem{.shape = shape, .n = 3000, .n_kv = 5},
-                                      LayerProblem{.shape = shape, .b = 5, .n = 1100, .n_kv = 9}}) {
+                                      LayerProblem{.shape = shape, .b = 5, .n = 1100, .n_kv = 9},
+                                      LayerProblem{.shape = shape, .b = 1100, .n = 5},
+                                      LayerProblem{.shape = shape, .b = 600, .n = 6, .n_kv = 7}}) {
             INFO(headwise::name(target) << ", b " << p.b);
             Problem o = p.attention();
             CHECK(compare_layer<float>(p, o).failures == "");
@@ -139,6 +141,35 @@ TEST_CASE("layer: a last token that is alone gets the bits it gets without the o
             INFO(headwise::name(target) << ", n_kv " << n_kv);
             for (std::int64_t c = 0; c < 8; ++c) CHECK(alone.view()(0, 0, c) == all.Y.view()(0, 2048, c));
         }
+    });
+}
+
+// Short sequences share the panels of the projections.
+TEMPLATE_TEST_CASE("layer: an item of a batch gets the bits it gets alone", "[layer]", float, double)
+{
+    for_each_target([](Target target) {
+        const std::array<std::optional<std::int64_t>, 3> key_counts{{{}, 4, 64}};
+        for (const LayerShape& shape : {LayerShape{.d_model = 40, .heads = 4},
+                                        LayerShape{.d_model = 33, .heads = 6, .kv_heads = 2, .d_k = 11, .d_v = 5}})
+            for (const std::int64_t n : {1, 2, 3, 5, 7, 9, 13, 16, 21, 50})
+                for (const auto& n_kv : key_counts) {
+                    const RandomLayer<TestType> random(shape);
+                    const BasicMultiHeadAttention<TestType> layer(shape, random.weights());
+                    const LayerProblem p{.shape = shape, .b = 5, .n = n, .n_kv = n_kv};
+                    const LayerInputs<TestType> inputs(p, p.attention());
+                    const auto all = run_kernels(layer, inputs);
+                    for (std::int64_t item = 0; item < p.b; ++item) {
+                        const auto of_item = [&](auto view) {
+                            view.data += item * view.strides[0];
+                            view.shape[0] = 1;
+                            return view;
+                        };
+                        const Tensor<TestType, 3> alone({1, n, shape.d_model});
+                        layer.forward(of_item(inputs.X.input()), of_item(inputs.X_kv.input()), alone.view());
+                        INFO(headwise::name(target) << ", h " << shape.heads << ", n " << n << ", n_kv " << p.keys());
+                        CHECK(same_bits(alone.view(), of_item(all.Y.view())));
+                    }
+                }
     });
 }
 

@@ -127,6 +127,7 @@ struct AttendBlock {
         nullptr;  ///< partial_numbers() for each row, of one chunk after the other; null: rows are finished at once
     std::int64_t merged_chunks = 0;  ///< more than 0: merge as many, which lie at `partials`
 
+    bool only_panels = false;  ///< even for few rows, which are a part of more
     bool far = false;  ///< K and V come from memory, not from a near cache
     MemoryRows ahead[4];  ///< rows of y, and what the block that follows on this thread is thought to read first
 

@@ -32,7 +32,7 @@ public:
     {
         const bool wide = b.d_k + b.d_v >= least_width_of_most_rows;
         return b.unit_rows <= (wide ? max_rows : n / 2) && b.d_k >= n && b.d_v >= n && b.k.column_stride == 1 &&
-               b.v.column_stride == 1 && !b.q_panels.data && !b.keeps_weights && !b.has_scores;
+               b.v.column_stride == 1 && !b.only_panels && !b.keeps_weights && !b.has_scores;
     }
 
     /// Numbers of scratch.
