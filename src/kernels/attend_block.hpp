@@ -57,6 +57,8 @@ struct MemoryRows {
     std::int64_t bytes = 0;
 };
 
+inline constexpr int max_pieces_ahead = 4;  ///< that are fetched ahead at a time
+
 /// Rows [first, first + rows) of a matrix of E's with `width` columns; none where it has no data or its columns do not lie
 /// side by side.
 template <class E>
@@ -129,7 +131,7 @@ struct AttendBlock {
 
     bool only_panels = false;  ///< even for few rows, which are a part of more
     bool far = false;  ///< K and V come from memory, not from a near cache
-    MemoryRows ahead[4];  ///< rows of y, and what the block that follows on this thread is thought to read first
+    MemoryRows ahead[max_pieces_ahead];  ///< rows of y, and what the block that follows on this thread is thought to read first
 
     T* scratch;  ///< KernelTable::attend_scratch numbers, aligned to 64 bytes
     WorkReport* work;  ///< counts are added here

@@ -24,7 +24,7 @@ public:
 
     void add(const MemoryRows& rows)
     {
-        if (!rows.data || rows.rows <= 0 || count_ == max_pieces) return;
+        if (!rows.data || rows.rows <= 0 || count_ == max_pieces_ahead) return;
         pieces_[count_++] = rows;
         lines_ += rows.rows * ((rows.bytes + line - 1) / line);
         share_ = (lines_ + turns_ - 1) / turns_;
@@ -42,7 +42,6 @@ public:
 
 private:
     static constexpr std::int64_t line = 64;
-    static constexpr int max_pieces = 4;
 
     /// Not inline: it would take registers and room from the loops around it.
     __attribute__((noinline)) void fetch(std::int64_t lines)
@@ -60,7 +59,7 @@ private:
         }
     }
 
-    MemoryRows pieces_[max_pieces];
+    MemoryRows pieces_[max_pieces_ahead];
     int count_ = 0;
     int current_ = 0;
     std::int64_t offset_ = 0;  ///< in the row that is being fetched
