@@ -77,7 +77,7 @@ HEADWISE_INLINE Vec<Arch, T> in_register(Vec<Arch, T> x)
 {
     typename Vec<Arch, T>::register_type value = x;
 #if defined(__x86_64__)
-    asm("" : "+x"(value));
+    asm("" : "+v"(value));
 #endif
     return Vec<Arch, T>(value);
 }
