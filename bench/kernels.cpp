@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels/kernel_table.hpp"
+#include "packed_matrix.hpp"
 #include "sweep/fma_peak.hpp"
 #include "sweep/read_memory.hpp"
 
@@ -107,7 +108,10 @@ void add_projections(std::vector<Row>& rows, Buffers& buffers, const KernelTable
         float* const x = buffers.take(d * W);
         float* const y = buffers.take(d * W);
         rows.push_back(repeated("project d_model " + std::to_string(d), "flop", 2.0 * static_cast<double>(d * d * W),
-                                flops_of_a_sample, [=, &table] { table.project({w, nullptr, x, y, d, d, vectors, true, W}); }));
+                                flops_of_a_sample, [=, &table] {
+                                    const bool far = headwise::PackedMatrix<float>::is_far(d, d, vectors);
+                                    table.project({w, nullptr, x, y, d, d, vectors, far, W});
+                                }));
     }
 }
 

@@ -83,13 +83,18 @@ void AttendPlan<E>::run(TensorView<const E, 4> Q, TensorView<E, 4> Y) const
 template <class E>
 void AttendPlan<E>::run(TensorView<const E, 4> Q, TensorView<E, 4> Y, std::int64_t first_item) const
 {
-    run(Queries<E>{Q, Y, nullptr, {first_item, Q.shape[0], 0, sizes_.n_q}, first_item, true});
+    run(Queries<E>{.Q = Q,
+                   .Y = Y,
+                   .panels = nullptr,
+                   .range = {first_item, Q.shape[0], 0, sizes_.n_q},
+                   .first_item = first_item,
+                   .only_panels = true});
 }
 
 template <class E>
 void AttendPlan<E>::run(const QueryPanels<T>& panels) const
 {
-    run(Queries<E>{{}, {}, &panels, panels.range, 0, true});
+    run(Queries<E>{.Q = {}, .Y = {}, .panels = &panels, .range = panels.range, .only_panels = true});
 }
 
 template <class E>

@@ -41,7 +41,16 @@ public:
                              std::int64_t tokens) const
     {
         return {numbers_.get() + first * depth_, bias_ ? bias_.get() + first : nullptr, b, c, rows, depth_, vectors,
-                rows_ * depth_ * vectors * static_cast<std::int64_t>(sizeof(T)) > far_bytes, tokens};
+                is_far(rows_, depth_, vectors), tokens};
+    }
+
+    /// Whether a matrix is read from so far that a product with a panel of `vectors` vectors gains by fetching it ahead:
+    /// where its bytes times the vectors are more than 1 MiB, since narrow panels have fewer loads to spare. (Zen 3, AVX2,
+    /// 512 KiB of second-level cache, layers on one thread: n 16, d_model 1024 to 4096 1.25 to 1.5 times as fast, n 64 1.1
+    /// to 1.2, d_model 512, n 16 to 128 1.02 to 1.1; n 8, d_model 768 1.13, 512 0.95 to 1, 256 0.92.)
+    static bool is_far(std::int64_t rows, std::int64_t depth, int vectors)
+    {
+        return rows * depth * vectors * static_cast<std::int64_t>(sizeof(T)) > 1 << 20;
     }
 
 private:
@@ -49,11 +58,6 @@ private:
         void operator()(T* numbers) const { ::operator delete(numbers, std::align_val_t{64}); }
     };
     using Numbers = std::unique_ptr<T[], Free>;
-
-    /// Bytes from which on W, times the vectors of a panel, is far: narrow panels have fewer loads to spare. (Zen 3, AVX2,
-    /// 512 KiB of second-level cache, strips fetched ahead, layers on one thread: n 16, d_model 1024 to 4096 1.25 to 1.5
-    /// times as fast, n 64 1.1 to 1.2, d_model 512, n 16 to 128 1.02 to 1.1; n 8, d_model 768 1.13, 512 0.95 to 1, 256 0.92.)
-    static constexpr std::int64_t far_bytes = 1 << 20;
 
     static Numbers allocate(std::int64_t count)
     {

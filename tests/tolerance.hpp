@@ -31,7 +31,7 @@ struct Comparison {
     /// rounding of that, for outputs of few numbers where the plain evaluation may happen to be exact.
     template <class E, class T, int Rank>
     void add(const std::string& name, const Tensor<E, Rank>& got, const Tensor<E, Rank>& plain,
-               const Tensor<T, Rank>& want, double unit)
+             const Tensor<T, Rank>& want, double unit)
     {
         const Errors found{max_error(got.view(), want.view()), max_error(plain.view(), want.view())};
         errors[name] = found;

@@ -7,6 +7,8 @@
 #include <limits>
 #include <new>
 
+#include "packed_matrix.hpp"
+
 namespace headwise::sweep {
 namespace {
 
@@ -167,12 +169,17 @@ void StagedLayer::load_input()
     });
 }
 
+bool StagedLayer::is_far(const Panel& panel) const
+{
+    return PackedMatrix<float>::is_far(shape_.d_model, shape_.d_model, panel.vectors);
+}
+
 void StagedLayer::project_queries()
 {
     for_each_panel([&](const Panel& p) {
         const std::int64_t at = p.first_token * shape_.d_model;
         table_->project({W_q_.data(), nullptr, X_panels_.data() + at, Q_panels_.data() + at, shape_.d_model,
-                         shape_.d_model, p.vectors, true, p.tokens});
+                         shape_.d_model, p.vectors, is_far(p), p.tokens});
     });
 }
 
@@ -182,7 +189,7 @@ void StagedLayer::project_keys_or_values(const AlignedBuffer& weights, AlignedBu
     const std::int64_t d_k = shape_.d_k();
     for_each_panel([&](const Panel& p) {
         table_->project({weights.data(), nullptr, X_panels_.data() + p.first_token * shape_.d_model, projected_.data(),
-                         shape_.d_model, shape_.d_model, p.vectors, true, p.tokens});
+                         shape_.d_model, shape_.d_model, p.vectors, is_far(p), p.tokens});
         for (std::int64_t head = 0; head < shape_.h; ++head)
             table_->panel_to_rows({projected_.data() + head * d_k * p.width,
                                    rows.data() + (head * shape_.n + p.first_token) * d_k, d_k, 1, p.tokens, d_k,
@@ -252,7 +259,7 @@ void StagedLayer::project_output()
     for_each_panel([&](const Panel& p) {
         const std::int64_t at = p.first_token * shape_.d_model;
         table_->project({W_o_.data(), nullptr, heads_.data() + at, Y_panels_.data() + at, shape_.d_model,
-                         shape_.d_model, p.vectors, true, p.tokens});
+                         shape_.d_model, p.vectors, is_far(p), p.tokens});
     });
 }
 

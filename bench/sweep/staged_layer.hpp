@@ -75,6 +75,7 @@ private:
     void store_output(float* Y);
     void pack(const TensorView<const float, 3>& W, double factor, AlignedBuffer& packed) const;
 
+    bool is_far(const Panel& panel) const;  ///< of each of the layer's matrices, as the layer itself has it
     float* scores_of(std::int64_t head, const Panel& panel) const;
     float* row_of(const AlignedBuffer& numbers, std::int64_t head, const Panel& panel) const;
 

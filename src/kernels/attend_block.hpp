@@ -131,7 +131,8 @@ struct AttendBlock {
 
     bool only_panels = false;  ///< even for few rows, which are a part of more
     bool far = false;  ///< K and V come from memory, not from a near cache
-    MemoryRows ahead[max_pieces_ahead];  ///< rows of y, and what the block that follows on this thread is thought to read first
+    /// Rows of y, and what the block that follows on this thread is thought to read first.
+    MemoryRows ahead[max_pieces_ahead];
 
     T* scratch;  ///< KernelTable::attend_scratch numbers, aligned to 64 bytes
     WorkReport* work;  ///< counts are added here

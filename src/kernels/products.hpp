@@ -33,17 +33,19 @@ void project(const Projection<T>& p)
     }
 }
 
+template <class T>
+HEADWISE_INLINE TileOperands<T> operands_of(const Product<T>& p, std::ptrdiff_t a_stride)
+{
+    return {.a = p.a, .a_stride = a_stride, .b = p.b, .c = p.c, .depth = p.depth};
+}
+
 /// c[key][lane] = sum over k of K(key, k) b[k][lane]; row_maximum[lane] = max(row_maximum[lane], c[.][lane]), NaN in c
 /// left out of it. K's columns lie side by side: a_column_stride is 1.
 template <class Arch, class T, class BeforeTile>
 void score(const Product<T>& p, T* row_maximum, const BeforeTile& before_tile)
 {
-    const TileOperands<T> t{.a = p.a,
-                            .a_stride = p.a_row_stride,
-                            .b = p.b,
-                            .c = p.c,
-                            .depth = p.depth,
-                            .row_maximum = row_maximum};
+    TileOperands<T> t = operands_of(p, p.a_row_stride);
+    t.row_maximum = row_maximum;
     tile_rows<Arch, T, Stage::score>(t, p.rows, p.vectors, before_tile);
 }
 
@@ -58,12 +60,8 @@ void score(const Product<T>& p, T* row_maximum)
 template <class Arch, class T, class BeforeTile>
 void blend(const Product<T>& p, const T* correction, const BeforeTile& before_tile)
 {
-    const TileOperands<T> t{.a = p.a,
-                            .a_stride = p.a_column_stride,
-                            .b = p.b,
-                            .c = p.c,
-                            .depth = p.depth,
-                            .correction = correction};
+    TileOperands<T> t = operands_of(p, p.a_column_stride);
+    t.correction = correction;
     tile_rows<Arch, T, Stage::blend>(t, p.rows, p.vectors, before_tile);
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/attend_block.hpp"
+#include "kernels/simd.hpp"
 
 namespace headwise::kernels {
 
@@ -51,7 +52,7 @@ private:
             MemoryRows& piece = pieces_[current_];
             const char* row = static_cast<const char*>(piece.data);
             for (; offset_ < piece.bytes && lines > 0; offset_ += line, --lines)
-                __builtin_prefetch(row + offset_, 0, 2);
+                fetch_line<Arch>(row, offset_);
             if (offset_ < piece.bytes) return;
             offset_ = 0;
             piece.data = row + piece.stride_bytes;

@@ -65,7 +65,7 @@ HEADWISE_INLINE void write(T* to, Vec<Arch, T> v)
 
 /// Fetches the line that lies `numbers` after `from` into the second-level cache. It may be past the end of its array.
 template <class Arch, class T>
-HEADWISE_INLINE void fetch_line(const T* from, int numbers)
+HEADWISE_INLINE void fetch_line(const T* from, std::int64_t numbers)
 {
     const auto address = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(numbers) * sizeof(T);
     __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
