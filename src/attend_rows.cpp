@@ -8,25 +8,29 @@ namespace headwise {
 
 namespace {
 
-/// The rows that some heads have for one query, and then for the next. Null where the view is.
+/// Rows of a tensor in the order in which a unit's rows take them: those of its heads for one query, then for the next.
+/// Null where the view is.
 template <class T>
-class RowsOfHeads {
+class RowsOfUnit {
 public:
-    RowsOfHeads(const TensorView<T, 4>& view, std::int64_t item, std::int64_t first_head, std::int64_t query)
-        : first_(row_of(view, item, first_head, query)),
-          head_stride_(first_ ? view.strides[1] : 0),
-          query_stride_(first_ ? view.strides[2] : 0)
+    RowsOfUnit(const TensorView<T, 4>& view, std::int64_t item, std::int64_t first_head, std::int64_t query,
+               std::int64_t head)
+        : of_query_(row_of(view, item, first_head, query)),
+          head_stride_(of_query_ ? view.strides[1] : 0),
+          query_stride_(of_query_ ? view.strides[2] : 0),
+          row_(of_query_ + head * head_stride_)
     {
     }
 
-    T* row(std::int64_t head) const { return first_ + (offset_ + head * head_stride_); }
-    void next_query() { offset_ += query_stride_; }
+    T* row() const { return row_; }
+    void next_head() { row_ += head_stride_; }
+    void next_query() { row_ = of_query_ += query_stride_; }
 
 private:
-    T* first_;
+    T* of_query_;
     std::int64_t head_stride_;
     std::int64_t query_stride_;
-    std::int64_t offset_ = 0;
+    T* row_;
 };
 
 }  // namespace
@@ -35,33 +39,44 @@ template <class E>
 void AttendRows<E>::describe(const Queries<E>& queries, const AttendCut& cut, const AttendPlace& place,
                              std::int64_t first_head, const KeyRange& chunk, std::span<AttendRow<T>> rows) const
 {
-    const bool bounded = options_.causal || options_.left_window >= 0 || options_.right_window >= 0;
+    const AttendItem& item = place.item;
+    const std::int64_t heads = cut.heads_of_unit();
+    const std::int64_t first_query = queries.range.first_query + place.first_row / heads;
+    const std::int64_t first = place.first_row % heads;  // of the unit's heads
+    const std::int64_t offset = first_position(options_, item.index);
+    const KeyBounds bounds(options_, keys_of(item));
+    RowsOfUnit<const E> q(queries.Q, item.tensor - queries.first_item, first_head, item.first_row + first_query, first);
+    RowsOfUnit<E> y(queries.Y, item.tensor - queries.first_item, first_head, item.first_row + first_query, first);
+    std::int64_t query = first_query, head = first;
+    std::int64_t position = saturating_add(query, offset);
+    KeyRange range = within(chunk, bounds.at(position));
+    for (AttendRow<T>& row : rows) {
+        row.q = q.row();
+        row.y = y.row();
+        row.position = position;
+        row.first_key = range.first;
+        row.end_key = range.end;
+        if (++head < heads) {
+            q.next_head();
+            y.next_head();
+            continue;
+        }
+        head = 0;
+        q.next_query();
+        y.next_query();
+        position = saturating_add(++query, offset);
+        range = within(chunk, bounds.at(position));
+    }
+
     const bool has_more = options_.mask.given() || options_.alibi.given() || options_.sinks.given() ||
                           options_.weights.given() || options_.mean_weights.given() || options_.scores.given() ||
                           options_.log_sum_exp.given();
-    const AttendItem& item = place.item;
-    const std::int64_t keys = keys_of(item);
-    const std::int64_t offset = first_position(options_, item.index);
-    const auto within_chunk = [&](const KeyRange& range) {
-        return KeyRange{std::clamp(range.first, chunk.first, chunk.end), std::clamp(range.end, chunk.first, chunk.end)};
-    };
-    KeyRange range = within_chunk({0, keys});
-    std::int64_t query = queries.range.first_query + place.first_row / cut.heads_of_unit();
-    std::int64_t head = first_head + place.first_row % cut.heads_of_unit();
-    const std::int64_t end_head = first_head + cut.heads_of_unit();
-    RowsOfHeads<const E> q(queries.Q, item.tensor - queries.first_item, first_head, item.first_row + query);
-    RowsOfHeads<E> y(queries.Y, item.tensor - queries.first_item, first_head, item.first_row + query);
-    for (auto row = rows.begin(); row != rows.end(); ++query, q.next_query(), y.next_query(), head = first_head) {
-        const std::int64_t position = saturating_add(query, offset);
-        if (bounded) range = within_chunk(visible_keys(options_, position, keys));
-        for (; head < end_head && row != rows.end(); ++head, ++row) {
-            row->q = q.row(head - first_head);
-            row->y = y.row(head - first_head);
-            row->position = position;
-            row->first_key = range.first;
-            row->end_key = range.end;
-            if (has_more) describe_more(queries, item, head, query, *row);
-        }
+    if (!has_more) return;
+    query = first_query;
+    head = first;
+    for (AttendRow<T>& row : rows) {
+        describe_more(queries, item, first_head + head, query, row);
+        if (++head == heads) head = 0, ++query;
     }
 }
 
@@ -83,7 +98,7 @@ KeyRange AttendRows<E>::keys_seen(const QueryRange& range) const
 template <class E>
 KeyRange AttendRows<E>::keys_seen(const AttendItem& item, std::int64_t query) const
 {
-    return visible_keys(options_, saturating_add(query, first_position(options_, item.index)), keys_of(item));
+    return KeyBounds(options_, keys_of(item)).at(saturating_add(query, first_position(options_, item.index)));
 }
 
 template <class E>

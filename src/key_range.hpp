@@ -14,6 +14,12 @@ struct KeyRange {
     std::int64_t end;  ///< first where empty
 };
 
+/// The part of `range` that is in `chunk`.
+inline KeyRange within(const KeyRange& chunk, const KeyRange& range) noexcept
+{
+    return {std::clamp(range.first, chunk.first, chunk.end), std::clamp(range.end, chunk.first, chunk.end)};
+}
+
 inline constexpr KeyRange every_key{0, std::numeric_limits<std::int64_t>::max()};
 
 /// a + b, at the end of the range where that does not fit.
@@ -31,19 +37,30 @@ std::int64_t first_position(const AttentionOptions<E>& options, std::int64_t ite
     return options.query_offsets.given() ? options.query_offsets(item) : options.query_offset;
 }
 
-/// The keys that causal, windows, lengths and a short mask leave to the query at `position`, `keys` being what the
-/// last two leave to its batch item.
-template <class E>
-KeyRange visible_keys(const AttentionOptions<E>& options, std::int64_t position, std::int64_t keys) noexcept
-{
-    std::int64_t first = 0;
-    std::int64_t end = keys;
-    if (options.causal) end = std::min(end, saturating_add(position, 1));
-    if (options.right_window >= 0)
-        end = std::min(end, saturating_add(saturating_add(position, options.right_window), 1));
-    if (options.left_window >= 0) first = std::max(first, saturating_add(position, -options.left_window));
-    if (first >= end) return {0, 0};
-    return {first, end};
-}
+/// The keys that causal, windows, lengths and a short mask leave to a query, `keys` being what the last two leave to its
+/// batch item.
+class KeyBounds {
+public:
+    template <class E>
+    KeyBounds(const AttentionOptions<E>& options, std::int64_t keys) noexcept
+        : keys_(keys),
+          before_(options.left_window),
+          after_(options.causal ? 0 : options.right_window)
+    {
+    }
+
+    KeyRange at(std::int64_t position) const noexcept
+    {
+        const std::int64_t first = before_ < 0 ? 0 : std::max<std::int64_t>(saturating_add(position, -before_), 0);
+        const std::int64_t end =
+            after_ < 0 ? keys_ : std::min(keys_, saturating_add(saturating_add(position, after_), 1));
+        return first < end ? KeyRange{first, end} : KeyRange{0, 0};
+    }
+
+private:
+    std::int64_t keys_;
+    std::int64_t before_;  ///< keys before its position that a query sees at most; negative: all
+    std::int64_t after_;   ///< likewise after its position
+};
 
 }  // namespace headwise

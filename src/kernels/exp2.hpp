@@ -42,37 +42,35 @@ struct Exp2Polynomial<double> {  // degree 11, 1.8e-17
     static constexpr double lowest = -1023;
 };
 
-/// 2^x split as scale * (1 + rest): scale is the power of two nearest, rest = 2^f - 1 with |f| <= 1/2.
+/// 2^x split as scale * (1 + f * slope): scale is the power of two nearest, |f| <= 1/2, slope = (2^f - 1) / f.
 template <class Arch, class T>
 struct Exp2Parts {
     Vec<Arch, T> scale;
-    Vec<Arch, T> rest;
+    Vec<Arch, T> f;
+    Vec<Arch, T> slope;
 };
 
-/// The parts of `count` vectors, step by step side by side: one power is a chain of about 36 cycles, and a processor
+/// The parts of `count` vectors, step by step side by side: one power is a chain of about 33 cycles, and a processor
 /// that sees the chains one after another has room to wait for five of them only (Zen 3: 64 entries before its units).
 /// x from Exp2Polynomial::lowest up to 1023 or 127; see powers_of_two.
 template <class Arch, class T, int count, std::size_t terms>
 HEADWISE_INLINE void exp2_parts(const Vec<Arch, T> (&x)[count], Exp2Parts<Arch, T> (&parts)[count], const T (&c)[terms])
 {
-    using V = Vec<Arch, T>;
-    const V magic = set<Arch, T>(Exp2Polynomial<T>::magic);
-    V f[count];
+    const auto magic = set<Arch, T>(Exp2Polynomial<T>::magic);
     HEADWISE_UNROLL
     for (int i = 0; i < count; ++i) parts[i].scale = x[i] + magic;
     HEADWISE_UNROLL
-    for (int i = 0; i < count; ++i) f[i] = x[i] - (parts[i].scale - magic);
+    for (int i = 0; i < count; ++i) parts[i].f = x[i] - (parts[i].scale - magic);
     HEADWISE_UNROLL
     for (int i = 0; i < count; ++i) parts[i].scale = exponent_from_low_bits(parts[i].scale);
     HEADWISE_UNROLL
-    for (int i = 0; i < count; ++i) parts[i].rest = set<Arch, T>(c[terms - 1]);
+    for (int i = 0; i < count; ++i) parts[i].slope = set<Arch, T>(c[terms - 1]);
     HEADWISE_UNROLL
     for (int term = static_cast<int>(terms) - 2; term >= 0; --term) {
         HEADWISE_UNROLL
-        for (int i = 0; i < count; ++i) parts[i].rest = multiply_add(parts[i].rest, f[i], set<Arch, T>(c[term]));
+        for (int i = 0; i < count; ++i)
+            parts[i].slope = multiply_add(parts[i].slope, parts[i].f, set<Arch, T>(c[term]));
     }
-    HEADWISE_UNROLL
-    for (int i = 0; i < count; ++i) parts[i].rest = parts[i].rest * f[i];
 }
 
 /// x = 2^x for `count` vectors of x <= 127 (1023 for double). -inf gives exactly 0, 0 gives exactly 1, NaN gives NaN;
@@ -85,7 +83,9 @@ HEADWISE_INLINE void powers_of_two(Vec<Arch, T> (&x)[count])
     for (int i = 0; i < count; ++i) x[i] = at_least(x[i], set<Arch, T>(Exp2Polynomial<T>::lowest));
     exp2_parts<Arch, T>(x, parts, Exp2Polynomial<T>::c);
     HEADWISE_UNROLL
-    for (int i = 0; i < count; ++i) x[i] = multiply_add(parts[i].scale, parts[i].rest, parts[i].scale);
+    for (int i = 0; i < count; ++i) parts[i].f = parts[i].f * parts[i].scale;  // exact, and does not wait for the slope
+    HEADWISE_UNROLL
+    for (int i = 0; i < count; ++i) x[i] = multiply_add(parts[i].f, parts[i].slope, parts[i].scale);
 }
 
 template <class Arch, class T>
@@ -112,7 +112,8 @@ HEADWISE_INLINE void tanh_of(Vec<Arch, T> (&x)[count])
     exp2_parts<Arch, T>(x, parts, Exp2Polynomial<T>::fine);
     HEADWISE_UNROLL
     for (int i = 0; i < count; ++i) {
-        const auto e = multiply_add(parts[i].scale, parts[i].rest, parts[i].scale - set<Arch, T>(T(1)));
+        const auto rest = parts[i].f * parts[i].slope;
+        const auto e = multiply_add(parts[i].scale, rest, parts[i].scale - set<Arch, T>(T(1)));
         x[i] = e / (e + set<Arch, T>(T(2)));
     }
 }
