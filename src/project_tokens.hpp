@@ -238,8 +238,8 @@ private:
         if (!work_) return;
         const std::int64_t lanes = kernels_.lanes;
         const std::int64_t of_last_panel = (range.tokens - 1) % kernels_.panel_tokens() + 1;
-        const bool padded = of_last_panel > kernels_.few_tokens;
-        const std::int64_t tokens = padded ? ceil_div(range.tokens, lanes) * lanes : range.tokens;
+        const bool few = kernels_.projects_few(of_last_panel);
+        const std::int64_t tokens = few ? range.tokens : ceil_div(range.tokens, lanes) * lanes;
         work_->useful.*stage += range.items * range.tokens * W.rows() * W.depth();
         work_->issued.*stage += range.items * tokens * W.rows() * W.depth();
     }

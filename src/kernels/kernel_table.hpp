@@ -62,7 +62,7 @@ struct Projection {
     std::int64_t depth;
     int vectors;
     bool far;  ///< A comes from beyond the second-level cache
-    std::int64_t tokens;  ///< 1 .. W; where they are no more than few_tokens, the other columns of C become zero
+    std::int64_t tokens;  ///< 1 .. W; where projects_few(tokens), the other columns of C become zero
 };
 
 template <class T>
@@ -71,7 +71,6 @@ struct KernelTable {
     int lanes;  ///< numbers in a vector
     int max_vectors;  ///< vectors of a full panel
     int key_tile;  ///< keys whose scores are held at a time
-    int few_tokens;  ///< up to so many tokens of a panel, project does no work for its other columns
 
     int panel_tokens() const { return lanes * max_vectors; }
 
@@ -79,6 +78,8 @@ struct KernelTable {
     void (*rows_to_panel)(const PanelRows<T>&);
     /// row(token)[k] = panel[k][token]
     void (*panel_to_rows)(const PanelRows<T>&);
+    /// Whether project does no work for the columns of a panel that stand for no token, where it has so many.
+    bool (*projects_few)(std::int64_t tokens);
     /// Projection: c[m][lane] = bias[m] + sum over k of A(m, k) b[k][lane]
     void (*project)(const Projection<T>&);
     /// Scoring: c[key][lane] = sum over k of K(key, k) b[k][lane]; row_maximum[lane] = max(itself, c[.][lane]).

@@ -16,7 +16,7 @@ namespace headwise::kernels {
 template <class Arch, class T>
 void project(const Projection<T>& p)
 {
-    if (p.tokens <= ProjectFew<Arch, T>::max_tokens) return ProjectFew<Arch, T>::run(p);
+    if (ProjectFew<Arch, T>::takes(p.tokens)) return ProjectFew<Arch, T>::run(p);
     const int width = p.vectors * lanes_of<Arch, T>;
     for (std::int64_t m = 0; m < p.rows; m += strip_rows) {
         const std::int64_t rows = p.rows - m < strip_rows ? p.rows - m : strip_rows;

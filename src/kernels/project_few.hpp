@@ -1,11 +1,11 @@
-// The projection of few tokens, as one token of a sequence that grows. A panel with one token in it costs as much as a
-// full one, and the time is what it takes to read the matrix. Here the width lies in the lanes:
+// The projection of few tokens, as one token of a sequence that grows. A panel costs what its vectors cost, whether
+// their lanes hold tokens or not; with one token the time is what it takes to read the matrix. Here the width lies in
+// the lanes:
 //
 //     c[m][token] = bias[m] + sum over k of A(m, k) b[k][token]          rows m in the lanes
 //
-// As many strips as fill whole vectors are a group; some groups, whose strips are far from each other, are read side by
-// side, which keeps more reads from memory in flight than one stream does (few_rows.hpp). Each sum runs over k in order,
-// so a token gets the bits that it gets in a panel.
+// As many strips as fill whole vectors are a group. Each sum runs over k in order, so a token gets the bits that it
+// gets in a panel.
 #pragma once
 
 #include "kernels/kernel_table.hpp"
@@ -16,9 +16,15 @@ namespace headwise::kernels {
 template <class Arch, class T>
 class ProjectFew {
 public:
-    /// Tokens up to which this beats a panel. (Zen 3, AVX2, whole layers of 1, 2, 3 and 4 tokens: 1.9 to 2.7, 1.6 to 2.7,
-    /// 1.5 to 2.0 and 1.4 to 1.8 times as fast; more would have to be read again from the second-level cache.)
-    static constexpr int max_tokens = lanes_of<Arch, T> < 4 ? lanes_of<Arch, T> : 4;
+    /// Whether this beats a panel for as many tokens: up to 4, and where a quarter of the panel's lanes would be idle.
+    /// (Zen 3, AVX2, whole layers of 1, 2, 3 and 4 tokens: 1.9 to 2.7, 1.6 to 2.7, 1.5 to 2.0 and 1.4 to 1.8 times as
+    /// fast; of 5 and 6 1.2 to 1.5 and 1.1 to 1.3, from memory 1.0 to 1.1; of 9 and 10 1.2 and 1.0 to 1.1; of 12 0.9.)
+    static constexpr bool takes(std::int64_t tokens)
+    {
+        if (n < 4 || tokens <= 4) return tokens <= n;
+        const std::int64_t lanes = (tokens + n - 1) / n * n;
+        return tokens <= most_tokens && 4 * tokens <= 3 * lanes;
+    }
 
     static void run(const Projection<T>& p)
     {
@@ -27,46 +33,85 @@ public:
             struct Table {
                 Function of_tokens[sizeof...(I)];
             };
-            return Table{{&run_tokens<I + 1>...}};
-        }(std::make_integer_sequence<int, max_tokens>());
+            return Table{{function_of<I + 1>()...}};
+        }(std::make_integer_sequence<int, most_tokens>());
         functions.of_tokens[p.tokens - 1](p);
     }
 
 private:
     using V = Vec<Arch, T>;
     static constexpr int n = lanes_of<Arch, T>;
+    static constexpr bool many_registers = TileShape<Arch, T>::registers == 32;
 
     // A strip is a head of 8 rows and a tail of 4. The vectors of a group hold the heads of its strips, then the tails.
     static constexpr int head = 8;
     static constexpr int tail = strip_rows - head;
-    static constexpr int strips_of_group = n > tail ? n / tail : 1;
-    static constexpr int vectors = strips_of_group * strip_rows / n;  ///< of a group
-    static_assert(vectors * n == strips_of_group * strip_rows);
 
-    /// As many groups side by side as leave registers for the operands.
-    static constexpr int groups_of(int tokens)
+    // Tokens come in one set or two, of which the second finds the group's strips near. The sums of a set for all
+    // vectors of the smallest group fit the registers beside the operands up to 4 tokens, 8 where there are 32
+    // registers. Larger sets take a group twice as large, two vectors at a time.
+    static constexpr int most_tokens = 10;
+    static constexpr int most_of_set = many_registers ? 8 : 6;
+    static constexpr int most_of_whole_group = many_registers ? 8 : 4;
+
+    static constexpr int first_set(int tokens) { return tokens <= most_of_set ? tokens : (tokens + 1) / 2; }
+
+    /// As many bytes of a group stay in the first-level cache until all its vectors and both sets have used them.
+    static constexpr std::int64_t near_bytes = 12 << 10;
+
+    /// Strips that fill whole vectors, and how many of these are worked on at a time.
+    struct Group {
+        int strips;
+        int at_once;
+
+        constexpr int vectors() const { return strips * strip_rows / n; }
+    };
+    static constexpr int least_strips = n > tail ? n / tail : 1;
+    static constexpr Group whole{least_strips, least_strips * strip_rows / n};
+    static constexpr Group in_pairs{2 * least_strips, 2};
+    static_assert(whole.vectors() * n == whole.strips * strip_rows && in_pairs.vectors() % 2 == 0);
+
+    template <int tokens>
+    static constexpr auto function_of() -> void (*)(const Projection<T>&)
     {
-        const int fitting = (TileShape<Arch, T>::registers - 4) / (vectors * tokens);
-        const int most = 8 / strips_of_group;
-        return fitting < 1 ? 1 : fitting < most ? fitting : most;
+        if constexpr (takes(tokens)) return &run_tokens<tokens>;
+        else return nullptr;
     }
 
     template <int tokens>
     static void run_tokens(const Projection<T>& p)
     {
-        constexpr int together = groups_of(tokens) * strips_of_group;
+        constexpr Group group = first_set(tokens) <= most_of_whole_group ? whole : in_pairs;
         const std::int64_t strips = (p.rows + strip_rows - 1) / strip_rows;
-        const std::int64_t distance = strips / together;
-        std::int64_t strip = 0;
-        for (; strip < distance; ++strip) do_groups<tokens, groups_of(tokens)>(p, strip, distance);
-        for (strip = together * distance; strip < strips; strip += strips_of_group) do_groups<tokens, 1>(p, strip, 1);
+        if constexpr (tokens <= most_of_whole_group) {
+            // Some groups, whose strips are far from each other, are read side by side, which keeps more reads from
+            // memory in flight than one stream does (few_rows.hpp).
+            constexpr int groups = groups_of(tokens);
+            constexpr int together = groups * group.strips;
+            const std::int64_t distance = strips / together;
+            for (std::int64_t strip = 0; strip < distance; ++strip)
+                do_groups<tokens, groups, group>(p, strip, distance);
+            for (std::int64_t strip = together * distance; strip < strips; strip += group.strips)
+                do_groups<tokens, 1, group>(p, strip, 1);
+        } else {
+            for (std::int64_t strip = 0; strip < strips; strip += group.strips)
+                do_groups<tokens, 1, group>(p, strip, 1);
+        }
+    }
+
+    /// As many groups side by side as leave registers for the operands.
+    static constexpr int groups_of(int tokens)
+    {
+        const int fitting = (TileShape<Arch, T>::registers - 4) / (whole.vectors() * tokens);
+        const int most = 8 / whole.strips;
+        return fitting < 1 ? 1 : fitting < most ? fitting : most;
     }
 
     /// The groups of strips `first`, `first` + distance, ... What is past the last strip is another one once more.
-    template <int tokens, int groups>
+    template <int tokens, int groups, Group group>
     HEADWISE_INLINE static void do_groups(const Projection<T>& p, std::int64_t first, std::int64_t distance)
     {
-        constexpr int strips = groups * strips_of_group;
+        constexpr int strips = groups * group.strips;
         const std::int64_t last = (p.rows - 1) / strip_rows;
         const T* a[strips];
         HEADWISE_UNROLL
@@ -74,78 +119,149 @@ private:
             const std::int64_t strip = first + i * distance < last ? first + i * distance : last;
             a[i] = p.a + strip * strip_rows * p.depth;
         }
-        V sums[groups][tokens][vectors];
+        Sums<tokens, groups, group> sums;
+        for (int g = 0; g < groups; ++g) {
+            T start[group.vectors() * n] = {};
+            if (p.bias)
+                each_row<group>(p, first, distance, g, [&](int i, std::int64_t row) { start[i] = p.bias[row]; });
+            for (int token = 0; token < tokens; ++token)
+                for (int i = 0; i < group.vectors() * n; i += n) write(sums.of[g][token] + i, load<Arch, T>(start + i));
+        }
+        constexpr int set = first_set(tokens);
+        constexpr bool is_used_once = set == tokens && group.at_once == group.vectors();
+        constexpr std::int64_t near_steps = near_bytes / (group.strips * strip_rows * sizeof(T));
+        const std::int64_t steps = is_used_once ? p.depth : near_steps;
+        for (std::int64_t k = 0; k < p.depth; k += steps) {
+            const std::int64_t end = k + steps < p.depth ? k + steps : p.depth;
+            add_products<0, set, 0>(p, a, k, end, sums);
+            if constexpr (tokens > set) add_products<set, tokens - set, 0>(p, a, k, end, sums);
+        }
+        for (int g = 0; g < groups; ++g) finish<group>(p, first, distance, g, sums.of[g]);
+    }
+
+    template <int tokens, int groups, Group group>
+    struct Sums {
+        alignas(64) T of[groups][tokens][group.vectors() * n];
+    };
+
+    /// Steps [first, end) of k, for `count` tokens from first_token on and all vectors from first_vector on.
+    template <int first_token, int count, int first_vector, int tokens, int groups, Group group>
+    HEADWISE_INLINE static void add_products(const Projection<T>& p, const T* const* strips, std::int64_t first,
+                                             std::int64_t end, Sums<tokens, groups, group>& all)
+    {
+        constexpr int vectors = group.at_once;
+        constexpr int width = (tokens + n - 1) / n * n;
+        const T* a[groups * group.strips];
         HEADWISE_UNROLL
-        for (int group = 0; group < groups; ++group) {
-            T start[vectors * n];
-            for (int i = 0; i < vectors * n; ++i) {
-                const std::int64_t row = row_of(first + (group * strips_of_group + strip_of(i)) * distance, i);
-                start[i] = p.bias && row < p.rows ? p.bias[row] : T(0);
-            }
+        for (int i = 0; i < groups * group.strips; ++i) a[i] = strips[i] + first * strip_rows;
+        V sums[groups][count][vectors];
+        HEADWISE_UNROLL
+        for (int g = 0; g < groups; ++g) {
             HEADWISE_UNROLL
-            for (int token = 0; token < tokens; ++token) {
+            for (int token = 0; token < count; ++token) {
                 HEADWISE_UNROLL
-                for (int v = 0; v < vectors; ++v) sums[group][token][v] = load<Arch, T>(start + v * n);
+                for (int v = 0; v < vectors; ++v)
+                    sums[g][token][v] = load<Arch, T>(all.of[g][first_token + token] + (first_vector + v) * n);
             }
         }
-        const bool fetches = groups == 1 && p.far;  // two streams are few
-        const T* b = p.b;
-        for (std::int64_t k = 0; k < p.depth; ++k, b += n) {
+        constexpr bool is_first = first_token == 0 && first_vector * n < head * group.strips;  // to read these strips
+        const bool fetches = is_first && groups == 1 && p.far;  // two streams are few
+        const T* b = p.b + first * width + first_token;
+        for (std::int64_t k = first; k < end; ++k, b += width) {
             if (fetches) {
                 HEADWISE_UNROLL
-                for (int i = 0; i < strips; ++i) fetch_line<Arch>(a[i], 1024 / sizeof(T));
+                for (int i = 0; i < group.strips; ++i)
+                    if (reads<group>(first_vector, i)) fetch_line<Arch>(a[i], 1024 / sizeof(T));
             }
-            V x[tokens];
             HEADWISE_UNROLL
-            for (int group = 0; group < groups; ++group) {
+            for (int g = 0; g < groups; ++g) {
+                asm("" : "+r"(b));  // or GCC keeps the tokens' numbers for all groups, and some of the sums in memory
                 V w[vectors];
-                load_group(w, a + group * strips_of_group, std::make_integer_sequence<int, n>());
+                load_vectors<group, first_vector>(w, a + g * group.strips, std::make_integer_sequence<int, vectors>());
                 HEADWISE_UNROLL
-                for (int token = 0; token < tokens; ++token) {
-                    if (group == 0) x[token] = set<Arch, T>(b[token]);
+                for (int token = 0; token < count; ++token) {
+                    const V x = set<Arch, T>(b[token]);
                     HEADWISE_UNROLL
                     for (int v = 0; v < vectors; ++v)
-                        sums[group][token][v] = multiply_add(w[v], x[token], sums[group][token][v]);
+                        sums[g][token][v] = multiply_add(w[v], x, sums[g][token][v]);
                 }
             }
             HEADWISE_UNROLL
-            for (int i = 0; i < strips; ++i) a[i] += strip_rows;
+            for (int i = 0; i < groups * group.strips; ++i) a[i] += strip_rows;
         }
         HEADWISE_UNROLL
-        for (int group = 0; group < groups; ++group)
-            finish<tokens>(p, first + group * strips_of_group * distance, distance, sums[group]);
+        for (int g = 0; g < groups; ++g) {
+            HEADWISE_UNROLL
+            for (int token = 0; token < count; ++token) {
+                HEADWISE_UNROLL
+                for (int v = 0; v < vectors; ++v)
+                    write(all.of[g][first_token + token] + (first_vector + v) * n, sums[g][token][v]);
+            }
+        }
+        if constexpr (first_vector + vectors < group.vectors())
+            add_products<first_token, count, first_vector + vectors>(p, strips, first, end, all);
     }
 
-    /// Of a group, the strip that number i of its vectors belongs to, and its row where that is strip `strip` of all.
+    /// Of a group, the strip that number i of its vectors belongs to, and its row of that strip.
+    template <Group group>
     static constexpr int strip_of(int i)
     {
-        return i < head * strips_of_group ? i / head : (i - head * strips_of_group) / tail;
+        return i < head * group.strips ? i / head : (i - head * group.strips) / tail;
     }
-    static constexpr std::int64_t row_of(std::int64_t strip, int i)
+    template <Group group>
+    static constexpr int row_in_strip(int i)
     {
-        return strip * strip_rows + (i < head * strips_of_group ? i % head : head + (i - head * strips_of_group) % tail);
+        return i < head * group.strips ? i % head : head + (i - head * group.strips) % tail;
     }
 
-    template <int... i>
-    HEADWISE_INLINE static void load_group(V* w, const T* const* a, std::integer_sequence<int, i...>)
+    /// each(i, row) for the rows of the matrix that the g-th of the groups of strips `first`, `first` + distance, ...
+    /// has, number i of its vectors being row `row`'s.
+    template <Group group, class Each>
+    HEADWISE_INLINE static void each_row(const Projection<T>& p, std::int64_t first, std::int64_t distance, int g,
+                                         const Each& each)
     {
-        if constexpr (strips_of_group == 1) {
-            HEADWISE_UNROLL
-            for (int v = 0; v < vectors; ++v) w[v] = load<Arch, T>(a[0] + v * n);
-        } else if constexpr (strips_of_group == 2) {
-            w[0] = load<Arch, T>(a[0]);
-            w[1] = load<Arch, T>(a[1]);
-            w[2] = from_native<Arch, T>(
-                __builtin_shufflevector(numbers<tail>(a[0] + head), numbers<tail>(a[1] + head), i...));
+        for (int strip = 0; strip < group.strips; ++strip) {
+            const std::int64_t row = (first + (g * group.strips + strip) * distance) * strip_rows;
+            const int of_strip = static_cast<int>(p.rows - row < strip_rows ? p.rows - row : strip_rows);
+            for (int i = 0; i < of_strip; ++i)
+                each(i < head ? strip * head + i : head * group.strips + strip * tail + i - head, row + i);
+        }
+    }
+
+    /// Whether one of a group's vectors first_vector, ... has numbers of a strip's.
+    template <Group group>
+    static constexpr bool reads(int first_vector, int strip)
+    {
+        for (int i = 0; i < group.at_once * n; ++i)
+            if (strip_of<group>(first_vector * n + i) == strip) return true;
+        return false;
+    }
+
+    template <Group group, int first_vector, int... v>
+    HEADWISE_INLINE static void load_vectors(V* w, const T* const* a, std::integer_sequence<int, v...>)
+    {
+        ((w[v] = load_vector<group, first_vector + v>(a, std::make_integer_sequence<int, n>())), ...);
+    }
+
+    template <Group group, int vector, int... i>
+    HEADWISE_INLINE static V load_vector(const T* const* a, std::integer_sequence<int, i...>)
+    {
+        constexpr int first = strip_of<group>(vector * n);
+        constexpr int pieces = strip_of<group>(vector * n + n - 1) - first + 1;
+        constexpr int row = row_in_strip<group>(vector * n);
+        constexpr int size = n / pieces;
+        if constexpr (pieces == 1) {
+            return load<Arch, T>(a[first] + row);
+        } else if constexpr (pieces == 2) {
+            return from_native<Arch, T>(
+                __builtin_shufflevector(numbers<size>(a[first] + row), numbers<size>(a[first + 1] + row), i...));
         } else {
-            static_assert(strips_of_group == 4);
-            w[0] = from_native<Arch, T>(__builtin_shufflevector(numbers<head>(a[0]), numbers<head>(a[1]), i...));
-            w[1] = from_native<Arch, T>(__builtin_shufflevector(numbers<head>(a[2]), numbers<head>(a[3]), i...));
-            const auto tails = [&](int first) __attribute__((always_inline)) {
-                return __builtin_shufflevector(numbers<tail>(a[first] + head), numbers<tail>(a[first + 1] + head), 0, 1,
-                                               2, 3, 4, 5, 6, 7);
+            static_assert(pieces == 4 && size == 4);
+            const auto two = [&](int of) __attribute__((always_inline)) {
+                return __builtin_shufflevector(numbers<size>(a[of] + row), numbers<size>(a[of + 1] + row), 0, 1, 2, 3,
+                                               4, 5, 6, 7);
             };
-            w[2] = from_native<Arch, T>(__builtin_shufflevector(tails(0), tails(2), i...));
+            return from_native<Arch, T>(__builtin_shufflevector(two(first), two(first + 2), i...));
         }
     }
 
@@ -157,21 +273,19 @@ private:
         return x;
     }
 
-    /// Writes the rows of a group's strips `first`, `first` + distance, ..., zeros where there is no token.
-    template <int tokens>
-    static void finish(const Projection<T>& p, std::int64_t first, std::int64_t distance,
-                       const V (&sums)[tokens][vectors])
+    /// Writes the rows of the g-th group, zeros where there is no token.
+    template <Group group, int tokens, int numbers>
+    static void finish(const Projection<T>& p, std::int64_t first, std::int64_t distance, int g,
+                       const T (&sums)[tokens][numbers])
     {
-        alignas(64) T numbers[tokens][vectors * n];
-        for (int token = 0; token < tokens; ++token)
-            for (int v = 0; v < vectors; ++v) write(numbers[token] + v * n, sums[token][v]);
-        for (int i = 0; i < vectors * n; ++i) {
-            const std::int64_t row = row_of(first + strip_of(i) * distance, i);
-            if (row >= p.rows) continue;
-            T* const c = p.c + row * n;
-            write(c, set<Arch, T>(T(0)));
-            for (int token = 0; token < tokens; ++token) c[token] = numbers[token][i];
-        }
+        constexpr int width = (tokens + n - 1) / n * n;
+        each_row<group>(p, first, distance, g, [&](int i, std::int64_t row) {
+            T* const c = p.c + row * width;
+            HEADWISE_UNROLL
+            for (int lane = 0; lane < width; lane += n) write(c + lane, set<Arch, T>(T(0)));
+            HEADWISE_UNROLL
+            for (int token = 0; token < tokens; ++token) c[token] = sums[token][i];
+        });
     }
 };
 
