@@ -161,6 +161,13 @@ private:
         const std::int64_t strips = rows / strip_rows;
         const std::int64_t parts = std::clamp<std::int64_t>(wanted / cut.groups, 1, strips);
         cut.rows_of_part = ceil_div(strips, parts) * strip_rows;
+        // Few tokens pay for the last strips of a part in pairs (project_few.hpp): whole groups, if that ends earlier.
+        const auto time = [&](std::int64_t rows_of_part) {
+            const std::int64_t parts_of_thread = ceil_div(ceil_div(rows, rows_of_part) * cut.groups, thread_count());
+            return parts_of_thread * ceil_div(rows_of_part, 2 * strip_rows);
+        };
+        const std::int64_t of_whole_groups = ceil_div(cut.rows_of_part, row_step) * row_step;
+        if (time(of_whole_groups) < time(cut.rows_of_part)) cut.rows_of_part = of_whole_groups;
         cut.parts = ceil_div(rows, cut.rows_of_part);
         const std::int64_t steps = std::max<std::int64_t>(1, block_bytes / (row_step * row_bytes));
         cut.rows_of_block = cut.panels_of_group == 1 ? cut.rows_of_part : std::min(cut.rows_of_part, steps * row_step);

@@ -94,8 +94,9 @@ private:
             for (std::int64_t strip = together * distance; strip < strips; strip += group.strips)
                 do_groups<tokens, 1, group>(p, strip, 1);
         } else {
-            for (std::int64_t strip = 0; strip < strips; strip += group.strips)
-                do_groups<tokens, 1, group>(p, strip, 1);
+            std::int64_t strip = 0;
+            for (; strip + whole.strips < strips; strip += group.strips) do_groups<tokens, 1, group>(p, strip, 1);
+            if (strip < strips) do_groups<tokens, 1, Group{whole.strips, group.at_once}>(p, strip, 1);
         }
     }
 
@@ -149,7 +150,8 @@ private:
     HEADWISE_INLINE static void add_products(const Projection<T>& p, const T* const* strips, std::int64_t first,
                                              std::int64_t end, Sums<tokens, groups, group>& all)
     {
-        constexpr int vectors = group.at_once;
+        constexpr int left = group.vectors() - first_vector;
+        constexpr int vectors = left < group.at_once ? left : group.at_once;
         constexpr int width = (tokens + n - 1) / n * n;
         const T* a[groups * group.strips];
         HEADWISE_UNROLL
@@ -198,7 +200,7 @@ private:
                     write(all.of[g][first_token + token] + (first_vector + v) * n, sums[g][token][v]);
             }
         }
-        if constexpr (first_vector + vectors < group.vectors())
+        if constexpr (vectors < left)
             add_products<first_token, count, first_vector + vectors>(p, strips, first, end, all);
     }
 
@@ -232,8 +234,8 @@ private:
     template <Group group>
     static constexpr bool reads(int first_vector, int strip)
     {
-        for (int i = 0; i < group.at_once * n; ++i)
-            if (strip_of<group>(first_vector * n + i) == strip) return true;
+        for (int i = first_vector * n; i < group.vectors() * n && i < (first_vector + group.at_once) * n; ++i)
+            if (strip_of<group>(i) == strip) return true;
         return false;
     }
 
@@ -279,13 +281,22 @@ private:
                        const T (&sums)[tokens][numbers])
     {
         constexpr int width = (tokens + n - 1) / n * n;
-        each_row<group>(p, first, distance, g, [&](int i, std::int64_t row) {
-            T* const c = p.c + row * width;
+        T* c[numbers] = {};  // null for rows past the matrix's last one
+        each_row<group>(p, first, distance, g, [&](int i, std::int64_t row) { c[i] = p.c + row * width; });
+        for (int vector = 0; vector < numbers; vector += n) {
             HEADWISE_UNROLL
-            for (int lane = 0; lane < width; lane += n) write(c + lane, set<Arch, T>(T(0)));
-            HEADWISE_UNROLL
-            for (int token = 0; token < tokens; ++token) c[token] = sums[token][i];
-        });
+            for (int token = 0; token < tokens; token += n) {
+                V square[n];
+                HEADWISE_UNROLL
+                for (int i = 0; i < n; ++i)
+                    square[i] = token + i < tokens ? load<Arch, T>(&sums[0][0] + (token + i) * numbers + vector)
+                                                   : set<Arch, T>(T(0));
+                transpose<Arch, T>(square);
+                HEADWISE_UNROLL
+                for (int i = 0; i < n; ++i)
+                    if (c[vector + i]) write(c[vector + i] + token, square[i]);
+            }
+        }
     }
 };
 
