@@ -7,7 +7,6 @@
 #include <type_traits>
 
 #include "ceil_div.hpp"
-#include "chunk_cut.hpp"
 #include "mask_range.hpp"
 #include "parallel.hpp"
 #include "scratch.hpp"
@@ -131,7 +130,9 @@ void AttendPlan<E>::run(Queries<E> queries) const
         queries.mask_is_ranges = true;  // bounds spare the reading of what they exclude
         common = block_of(queries, cut);
     }
-    if (few && sizes_.n_kv > ChunkCut::keys_of_chunk) return run_in_chunks(queries, cut, common);
+    const std::int64_t chunk_keys = ChunkCut::keys_of_chunk(sizes_.d_k + sizes_.d_v);
+    if (few && sizes_.n_kv > chunk_keys)
+        return run_in_chunks(queries, cut, ChunkCut(cut, rows_.keys_seen(queries.range), chunk_keys), common);
 
     common.far = bytes_read(queries.range) > near_bytes;
     run_blocks(cut, common, cut.tasks(), multiply_adds(queries.range),
@@ -145,9 +146,9 @@ void AttendPlan<E>::run(Queries<E> queries) const
 
 /// Few rows and many keys: chunks of keys, then the merging of what they leave.
 template <class E>
-void AttendPlan<E>::run_in_chunks(const Queries<E>& queries, const AttendCut& cut, const AttendBlock<T>& common) const
+void AttendPlan<E>::run_in_chunks(const Queries<E>& queries, const AttendCut& cut, const ChunkCut& chunks,
+                                  const AttendBlock<T>& common) const
 {
-    const ChunkCut chunks(cut, rows_.keys_seen(queries.range));
     const std::int64_t of_row = partial_numbers(sizes_.d_v);
     const std::int64_t numbers = chunks.tasks() * cut.rows_of_unit() * of_row;
     Scratch scratch(Scratch::size<T>(numbers));

@@ -9,6 +9,7 @@
 
 #include "attend_cut.hpp"
 #include "attend_rows.hpp"
+#include "chunk_cut.hpp"
 #include "kernels/kernel_table.hpp"
 
 namespace headwise {
@@ -38,7 +39,8 @@ public:
 private:
     AttendCut::Limits limits(const Queries<E>& queries) const;
     void run(Queries<E> queries) const;
-    void run_in_chunks(const Queries<E>& queries, const AttendCut& cut, const AttendBlock<T>& common) const;
+    void run_in_chunks(const Queries<E>& queries, const AttendCut& cut, const ChunkCut& chunks,
+                       const AttendBlock<T>& common) const;
     template <class RunOne>
     void run_blocks(const AttendCut& cut, const AttendBlock<T>& common, std::int64_t tasks, double work,
                     const RunOne& run_one) const;

@@ -6,11 +6,12 @@
 
 namespace headwise {
 
-ChunkCut::ChunkCut(const AttendCut& cut, const KeyRange& seen)
+ChunkCut::ChunkCut(const AttendCut& cut, const KeyRange& seen, std::int64_t chunk_keys)
     : cut_(cut),
+      chunk_keys_(chunk_keys),
       items_(cut.range().item_count),
-      first_chunk_(seen.first / keys_of_chunk),
-      chunks_of_item_(std::max<std::int64_t>(ceil_div(seen.end, keys_of_chunk) - first_chunk_, 1))
+      first_chunk_(seen.first / chunk_keys_),
+      chunks_of_item_(std::max<std::int64_t>(ceil_div(seen.end, chunk_keys_) - first_chunk_, 1))
 {
 }
 
@@ -25,8 +26,8 @@ ChunkCut::Chunk ChunkCut::chunk(std::int64_t task) const
     }
     Chunk chunk{merge(task / of_unit * items_ + item), 0, {}};
     chunk.index = task - chunk.of.first;
-    chunk.keys.first = (first_chunk_ + chunk.index) * keys_of_chunk;
-    chunk.keys.end = chunk.keys.first + keys_of_chunk;
+    chunk.keys.first = (first_chunk_ + chunk.index) * chunk_keys_;
+    chunk.keys.end = chunk.keys.first + chunk_keys_;
     return chunk;
 }
 
@@ -36,17 +37,17 @@ ChunkCut::Merge ChunkCut::merge(std::int64_t index) const
     const std::int64_t item = index % items_;
     Merge merge{cut_.all_rows(item, unit), unit * tasks_before(items_) + tasks_before(item), chunks_of_item_};
     if (cut_.range().starts)
-        merge.chunks = std::max<std::int64_t>(ceil_div(merge.rows.item.n_kv, keys_of_chunk), 1);
+        merge.chunks = std::max<std::int64_t>(ceil_div(merge.rows.item.n_kv, chunk_keys_), 1);
     return merge;
 }
 
-/// Tasks of a unit for the items before `item`. For the ceil(k / keys_of_chunk) chunks of a ragged item of k keys this
+/// Tasks of a unit for the items before `item`. For the ceil(k / chunk_keys) chunks of a ragged item of k keys this
 /// leaves room whatever k is, and at most one task too many; so no table of the items is needed.
 std::int64_t ChunkCut::tasks_before(std::int64_t item) const
 {
     const RaggedStarts* const starts = cut_.range().starts;
     if (!starts) return item * chunks_of_item_;
-    return (starts->kv_starts(item) - starts->kv_starts(0)) / keys_of_chunk + item;
+    return (starts->kv_starts(item) - starts->kv_starts(0)) / chunk_keys_ + item;
 }
 
 }  // namespace headwise

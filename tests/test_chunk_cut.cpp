@@ -14,7 +14,7 @@ using headwise::AttendSizes;
 using headwise::ChunkCut;
 using headwise::QueryRange;
 
-constexpr std::int64_t chunk_keys = ChunkCut::keys_of_chunk;
+constexpr std::int64_t chunk_keys = ChunkCut::keys_of_chunk(128);
 
 AttendCut cut_of(const AttendSizes& sizes, const QueryRange& range)
 {
@@ -53,6 +53,16 @@ void check_keys(const ChunkCut& chunks, std::int64_t units, const std::vector<he
 
 }  // namespace
 
+TEST_CASE("chunks: wide keys make short ones")
+{
+    CHECK(chunk_keys == 1024);
+    CHECK(ChunkCut::keys_of_chunk(1) == 1024);
+    CHECK(ChunkCut::keys_of_chunk(256) == 1024);
+    CHECK(ChunkCut::keys_of_chunk(257) == 512);
+    CHECK(ChunkCut::keys_of_chunk(1024) == 256);
+    CHECK(ChunkCut::keys_of_chunk(1 << 30) == 64);
+}
+
 TEST_CASE("chunks: every key is in one")
 {
     for (const std::int64_t n_kv : {std::int64_t{0}, std::int64_t{1}, chunk_keys, chunk_keys + 1, 5 * chunk_keys - 3})
@@ -60,7 +70,7 @@ TEST_CASE("chunks: every key is in one")
             const AttendSizes sizes{3, 4, 2, 1, n_kv, 64, 64};
             const QueryRange range{0, sizes.batch, 0, 1};
             const AttendCut cut = cut_of(sizes, range);
-            check_keys(ChunkCut(cut, {first, n_kv}), 2, std::vector(3, headwise::KeyRange{first, n_kv}));
+            check_keys(ChunkCut(cut, {first, n_kv}, chunk_keys), 2, std::vector(3, headwise::KeyRange{first, n_kv}));
         }
 }
 
@@ -80,5 +90,5 @@ TEST_CASE("chunks: every key of ragged items is in one")
     const AttendSizes sizes{items, 6, 3, 1, 7 * chunk_keys, 64, 64};
     const QueryRange range{0, items, 0, 1, &starts};
     const AttendCut cut = cut_of(sizes, range);
-    check_keys(ChunkCut(cut, {0, 7 * chunk_keys}), 3, seen);
+    check_keys(ChunkCut(cut, {0, 7 * chunk_keys}, chunk_keys), 3, seen);
 }

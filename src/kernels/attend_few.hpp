@@ -131,7 +131,10 @@ private:
         row.o = row.q + rounded(block.d_k);
         const E* q = static_cast<const E*>(from.q);
         const T scale = scores.scale();
-        for (std::int64_t c = 0; c < block.d_k; ++c) row.q[c] = widened<Arch, T>(q[c * block.q_stride]) * scale;
+        std::int64_t c = 0;
+        for (; block.q_stride == 1 && c + n <= block.d_k; c += n)
+            write(row.q + c, load_widened<Arch, T>(q + c) * set<Arch, T>(scale));
+        for (; c < block.d_k; ++c) row.q[c] = widened<Arch, T>(q[c * block.q_stride]) * scale;
         reset(row);
         if (block.work) {
             const std::int64_t keys = VisibleKeys<Arch, T, E>(block).count(from);
@@ -145,7 +148,7 @@ private:
     /// No key but the sink.
     void reset(Row& row) const
     {
-        for (std::int64_t c = 0; c < rounded(block.d_v); ++c) row.o[c] = T(0);
+        for (std::int64_t c = 0; c < rounded(block.d_v); c += n) write(row.o + c, set<Arch, T>(T(0)));
         row.maximum = block.partials ? -infinity<T> : first_maximum(*row.given);  // the sink is for merge()
         row.sum = row.maximum == -infinity<T> ? T(0) : T(1);
     }
