@@ -117,6 +117,9 @@ private:
     static constexpr std::int64_t max_panels = 4;
     static constexpr std::int64_t large_matrix_bytes = 8 << 20;
 
+    /// Matrices are cut into more parts where fewer would end so much later.
+    static constexpr double most_unevenness = 0.03;
+
     /// Rows of the matrix in a block are a multiple of this: whole strips, and whole vectors on every instruction set.
     static constexpr std::int64_t row_step = 4 * strip_rows;
 
@@ -159,7 +162,8 @@ private:
         cut.groups = ceil_div(cut.panels, cut.panels_of_group);
         cut.rows = rows;
         const std::int64_t strips = rows / strip_rows;
-        const std::int64_t parts = std::clamp<std::int64_t>(wanted / cut.groups, 1, strips);
+        std::int64_t parts = std::clamp<std::int64_t>(wanted / cut.groups, 1, strips);
+        while (parts < strips && unevenness(cut.groups * parts) > most_unevenness) ++parts;
         cut.rows_of_part = ceil_div(strips, parts) * strip_rows;
         // Few tokens pay for the last strips of a part in pairs (project_few.hpp): whole groups, if that ends earlier.
         const auto time = [&](std::int64_t rows_of_part) {
@@ -172,6 +176,13 @@ private:
         const std::int64_t steps = std::max<std::int64_t>(1, block_bytes / (row_step * row_bytes));
         cut.rows_of_block = cut.panels_of_group == 1 ? cut.rows_of_part : std::min(cut.rows_of_part, steps * row_step);
         return cut;
+    }
+
+    /// By how much the threads with most to do exceed the mean, where they share as many equal tasks.
+    static double unevenness(std::int64_t tasks)
+    {
+        const std::int64_t threads = thread_count();
+        return static_cast<double>(ceil_div(tasks, threads) * threads) / static_cast<double>(tasks) - 1;
     }
 
     Piece piece_of(const Cut& cut, const PanelRange& range, std::int64_t panel) const
