@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from peers import measure, options, progress, results
-from peers.work import Attention, Layer, all_works, quick_works
+from peers.work import Attention, Layer, all_works, more_works, quick_works
 
 
 class WorkTest(unittest.TestCase):
@@ -35,13 +35,14 @@ class WorkTest(unittest.TestCase):
         self.assertEqual(Attention(1, 8, 2, 4, 64).flops, 4 * 8 * 64 * 8)
         self.assertEqual(Attention(3, 32, 1, 100, 128, h_kv=8).bytes_read, 2 * 4 * 3 * 8 * 100 * 128)
         self.assertEqual(Layer(10, 20, 4).flops, 8 * 10 * 400 + 4 * 100 * 20)
+        self.assertEqual(Layer(10, 20, 4, b=3).flops, 3 * Layer(10, 20, 4).flops)
 
     def test_memory_bounds_single_queries_only(self):
         self.assertEqual(Attention(1, 8, 1, 1024, 64).roof, "read")
         self.assertEqual(Attention(1, 8, 2, 1024, 64).roof, "fma")
 
     def test_names_tell_works_apart(self):
-        names = [work.name for work in all_works()]
+        names = [work.name for work in all_works() + more_works()]
         self.assertEqual(len(names), len(set(names)))
         self.assertLess(0, len(quick_works()))
         self.assertLess({work.name for work in quick_works()}, set(names))
@@ -229,6 +230,7 @@ class OptionsTest(unittest.TestCase):
         self.assertEqual((selection.threads, selection.peers), ([1], ["torch"]))
         self.assertGreaterEqual(selection.rounds, 9)
         self.assertEqual(options.parse([]).works, all_works())
+        self.assertEqual(options.parse(["--more"]).works, more_works())
         self.assertIn(1, options.parse([]).threads)
 
     def test_wrong_options_are_explained(self):
@@ -237,6 +239,7 @@ class OptionsTest(unittest.TestCase):
         self.assertIn("no regular expression", self.error("--only", "("))
         self.assertIn("matches none of", self.error("--only", "no such row"))
         self.assertIn("--fast", self.error("--fast"))
+        self.assertIn("not allowed with", self.error("--quick", "--more"))
 
     def test_threads_are_sorted_and_few(self):
         self.assertEqual(options.threads_list("all,1,4", 4), [1, 4])

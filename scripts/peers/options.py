@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 from .machine import usable_cores
-from .work import Work, all_works, quick_works
+from .work import Work, all_works, more_works, quick_works
 
 PEERS = ("torch", "onnxruntime", "openvino")
 ROUNDS, QUICK_ROUNDS = 15, 9
@@ -20,7 +20,8 @@ if the run is interrupted. Installs what is missing (packages with apt, as root 
 build/peers/venv, 1.5 GB) and builds headwise into build/shared first.
 """
 EPILOG = """\
-A run takes 12 to 20 minutes on two idle cores, the quick one 3; installing and building not counted.
+A run takes 12 to 20 minutes on two idle cores, the quick one 3, the one with other shapes 5; installing and building
+not counted.
 Exit status: 0 measured, 1 the build failed or an implementation gave wrong numbers, 2 wrong option or something is
 missing that cannot be installed.
 """
@@ -66,7 +67,13 @@ def parse(arguments: list[str] | None = None) -> Selection:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--quick", action="store_true", help="without the large shapes, and with fewer rounds")
+    shapes = parser.add_mutually_exclusive_group()
+    shapes.add_argument("--quick", action="store_true", help="without the large shapes, and with fewer rounds")
+    shapes.add_argument(
+        "--more",
+        action="store_true",
+        help="other shapes instead: few tokens, other widths, queries that are not the keys, batches of layers",
+    )
     parser.add_argument("--only", metavar="REGEX", type=regex, help="the rows whose name matches, such as 'decode|d8 '")
     parser.add_argument(
         "--threads",
@@ -83,7 +90,7 @@ def parse(arguments: list[str] | None = None) -> Selection:
         help="which to compare with (default %(default)s)",
     )
     options = parser.parse_args(arguments)
-    works = quick_works() if options.quick else all_works()
+    works = quick_works() if options.quick else more_works() if options.more else all_works()
     if options.only:
         names = "\n  ".join(work.name for work in works)
         works = [work for work in works if options.only.search(work.name)]

@@ -89,14 +89,14 @@ class AttentionProblem:
 
 
 class LayerProblem:
-    """X (1, n, d_model) and the weights as torch.nn.MultiheadAttention keeps them: y = x W^T + b, W_q, W_k and W_v in
+    """X (b, n, d_model) and the weights as torch.nn.MultiheadAttention keeps them: y = x W^T + b, W_q, W_k and W_v in
     one W_qkv (3 d_model, d_model)."""
 
     def __init__(self, work: Layer):
         self.work = work
         rng = np.random.default_rng(1)
         width = work.d_model
-        self.X = normal(rng, 1, work.n, width)
+        self.X = normal(rng, work.b, work.n, width)
         # Scores and outputs of about 1.
         self.W_qkv = normal(rng, 3 * width, width) / np.float32(width**0.5)
         self.W_o = normal(rng, width, width) / np.float32(width**0.5)
@@ -106,12 +106,15 @@ class LayerProblem:
     @cached_property
     def expected(self) -> list[Array]:
         work = self.work
-        projected = self.X[0].astype(np.float64) @ self.W_qkv.astype(np.float64).T + self.b_qkv
-        Q, K, V = projected.reshape(work.n, 3, work.h, -1).transpose(1, 2, 0, 3)
-        heads = [attention_in_double(Q[head], K[head], V[head], causal=False) for head in range(work.h)]
-        concatenated = np.concatenate([Y for Y, _ in heads], axis=-1)
-        Y = (concatenated @ self.W_o.astype(np.float64).T + self.b_o)[None]
-        return [Y, np.stack([weights for _, weights in heads])[None]] if work.weights else [Y]
+        Y, weights = [], []
+        for X in self.X.astype(np.float64):
+            projected = X @ self.W_qkv.astype(np.float64).T + self.b_qkv
+            Q, K, V = projected.reshape(work.n, 3, work.h, -1).transpose(1, 2, 0, 3)
+            heads = [attention_in_double(Q[head], K[head], V[head], causal=False) for head in range(work.h)]
+            concatenated = np.concatenate([of_head for of_head, _ in heads], axis=-1)
+            Y.append(concatenated @ self.W_o.astype(np.float64).T + self.b_o)
+            weights.append([of_head for _, of_head in heads])
+        return [np.stack(Y), np.array(weights)] if work.weights else [np.stack(Y)]
 
     def comparable(self, outputs: list[Array]) -> list[Array]:
         return outputs

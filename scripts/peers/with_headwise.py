@@ -110,10 +110,10 @@ class Headwise:
         layer = c_void_p()
         self.must(self.library.headwise_layer_create_from_packed(byref(shape), byref(weights), byref(layer)))
 
-        outputs = [empty_like_output(1, work.n, work.d_model)]
+        outputs = [empty_like_output(*problem.X.shape)]
         options = c.sized(c.Options)
         if work.weights:
-            outputs.append(empty_like_output(1, work.h, work.n, work.n))
+            outputs.append(empty_like_output(work.b, work.h, work.n, work.n))
             options.weights = pointer(self.tensor(outputs[1]))
         tensors = [byref(self.tensor(array)) for array in (problem.X, outputs[0])]
         forward = self.prepared(self.library.headwise_layer_forward, layer, *tensors, byref(options))

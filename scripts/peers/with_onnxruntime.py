@@ -205,9 +205,9 @@ class OnnxRuntime:
         nodes, constants = nodes_of(problem)
         nodes += [node("MatMul", "heads W_o", "projected"), node("Add", "projected b_o", "Y")]
         constants |= {"W_o": np.ascontiguousarray(problem.W_o.T), "b_o": problem.b_o}
-        outputs = {"Y": empty_like_output(1, work.n, work.d_model)}
+        outputs = {"Y": empty_like_output(*problem.X.shape)}
         if work.weights:
-            outputs["weights"] = empty_like_output(1, work.h, work.n, work.n)
+            outputs["weights"] = empty_like_output(work.b, work.h, work.n, work.n)
         inputs = {"X": problem.X}
         session = self.session(nodes, inputs, outputs, constants)
         return Implementation([self.bound(session, inputs, outputs)], lambda _: list(outputs.values()))

@@ -116,10 +116,10 @@ class OpenVino:
     def layer(self, problem: LayerProblem) -> Implementation:
         work = problem.work
         d_k = work.d_model // work.h
-        X = parameter(1, work.n, work.d_model)
+        X = parameter(*problem.X.shape)
         projected = ops.add(ops.matmul(X, ops.constant(problem.W_qkv), False, True), ops.constant(problem.b_qkv))
         Q, K, V = (
-            ops.transpose(ops.reshape(part, shape_of(1, work.n, work.h, d_k), False), shape_of(0, 2, 1, 3))
+            ops.transpose(ops.reshape(part, shape_of(work.b, work.n, work.h, d_k), False), shape_of(0, 2, 1, 3))
             for part in ops.split(projected, ops.constant(2), 3).outputs()
         )
         if work.weights:
@@ -128,10 +128,10 @@ class OpenVino:
             heads = ops.matmul(weights, V, False, False)
         else:
             heads = ops.scaled_dot_product_attention(Q, K, V)
-        concatenated = ops.reshape(ops.transpose(heads, shape_of(0, 2, 1, 3)), shape_of(1, work.n, work.d_model), False)
+        concatenated = ops.reshape(ops.transpose(heads, shape_of(0, 2, 1, 3)), shape_of(*problem.X.shape), False)
         Y = ops.add(ops.matmul(concatenated, ops.constant(problem.W_o), False, True), ops.constant(problem.b_o))
         compiled = self.compiled([Y, weights] if work.weights else [Y], [X])
-        outputs = [empty_like_output(1, work.n, work.d_model)]
+        outputs = [empty_like_output(*problem.X.shape)]
         if work.weights:
-            outputs.append(empty_like_output(1, work.h, work.n, work.n))
+            outputs.append(empty_like_output(work.b, work.h, work.n, work.n))
         return Implementation([self.bound(compiled, [problem.X], outputs)], lambda _: outputs)

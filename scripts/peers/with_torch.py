@@ -110,9 +110,9 @@ class Torch:
         )
 
         def call():
-            projected = F.linear(X, W_qkv, b_qkv).view(1, work.n, 3, work.h, -1)
+            projected = F.linear(X, W_qkv, b_qkv).view(work.b, work.n, 3, work.h, -1)
             Q, K, V = projected.permute(2, 0, 3, 1, 4)
             Y = F.scaled_dot_product_attention(Q, K, V)
-            return F.linear(Y.transpose(1, 2).reshape(1, work.n, work.d_model), W_o, b_o)
+            return F.linear(Y.transpose(1, 2).reshape(X.shape), W_o, b_o)
 
         return Implementation([call], numpy_outputs)

@@ -37,7 +37,7 @@ class Attention:
         elif self.n_q == 1:
             kind, tokens = "decode", f"n_kv{self.n_kv}"
         else:
-            kind, tokens = "attention", f"n{self.n_kv}"
+            kind, tokens = "attention", f"n{self.n_kv}" if self.n_q == self.n_kv else f"n_q{self.n_q} n_kv{self.n_kv}"
         return f"{kind} b{self.b} {heads} {tokens} d{self.d}" + (" causal" if self.causal else "")
 
     @property
@@ -65,12 +65,13 @@ class Attention:
 
 @dataclass(frozen=True)
 class Layer:
-    """Self-attention with biases of X (b, n, d_model), b = 1; `weights`: the softmax's weights are returned as well."""
+    """Self-attention with biases of X (b, n, d_model); `weights`: the softmax's weights are returned as well."""
 
     n: int
     d_model: int
     h: int
     weights: bool = False
+    b: int = 1
 
     @property
     def roof(self) -> Roof:
@@ -78,11 +79,12 @@ class Layer:
 
     @property
     def name(self) -> str:
-        return f"layer n{self.n} d_model{self.d_model} h{self.h}" + (" with weights" if self.weights else "")
+        batch = f"b{self.b} " if self.b > 1 else ""
+        return f"layer {batch}n{self.n} d_model{self.d_model} h{self.h}" + (" with weights" if self.weights else "")
 
     @property
     def flops(self) -> int:
-        return 2 * 4 * self.n * self.d_model**2 + 4 * self.n**2 * self.d_model
+        return self.b * (2 * 4 * self.n * self.d_model**2 + 4 * self.n**2 * self.d_model)
 
     @property
     def useful(self) -> int:
@@ -134,6 +136,27 @@ def all_works() -> list[Work]:
         works += [Attention(b, h, 1, n_kv, d, h_kv=h_kv) for b in (1, 8) for n_kv in (1024, 4096)]
     for weights in (False, True):
         works += [Layer(n, d_model, h, weights) for n, d_model, h in LAYERS]
+    return works
+
+
+def more_works() -> list[Work]:
+    """What goals are not counted by: few tokens, other widths of heads, queries that are not the keys, batches."""
+    works: list[Work] = []
+    squares = [(1, 8, n, 64) for n in (8, 17, 33, 64, 100, 197)]
+    squares += [(1, 8, 256, d) for d in (4, 20, 40, 96, 160, 256)]
+    squares += [(64, 8, 16, 32), (128, 12, 10, 64), (8, 12, 197, 64)]
+    for causal in (False, True):
+        works += [Attention(b, h, n, n, d, causal=causal) for b, h, n, d in squares]
+    for n_q, n_kv, d in ((4, 1024, 64), (16, 4096, 64), (64, 1024, 64), (4096, 77, 40)):
+        works.append(Attention(1, 8, n_q, n_kv, d))
+    for b, h, h_kv, n_kv, d in ((1, 8, 8, 64, 64), (1, 8, 8, 16384, 64), (32, 8, 8, 128, 64)):
+        works.append(Attention(b, h, 1, n_kv, d, h_kv=h_kv))
+    for h, h_kv, n_kv, d in ((1, 1, 1024, 512), (32, 1, 2048, 128), (32, 16, 2048, 128), (8, 8, 2048, 256)):
+        works.append(Attention(1, h, 1, n_kv, d, h_kv=h_kv))
+    works += [Layer(n, 512, 8) for n in (1, 2, 4, 5, 6, 8, 10, 17, 32)]
+    works += [Layer(n, 2048, 16) for n in (1, 4, 8)]
+    works += [Layer(10, 256, 4), Layer(77, 1024, 16), Layer(197, 768, 12)]
+    works += [Layer(n, 512, 8, b=b) for b, n in ((64, 1), (32, 10), (8, 50))]
     return works
 
 

@@ -16,7 +16,7 @@ from .implementation import Implementation
 from .measure import interleaved
 from .problem import Problem, problem_of, wrong
 from .results import OURS, library_of
-from .work import all_works
+from .work import all_works, more_works
 
 
 class Config(TypedDict):
@@ -94,7 +94,7 @@ def main() -> None:
     versions = {library.name: library.version for library in (headwise, *peers)}
     answer(versions=versions, target=headwise.target)
     rng = random.Random(1)
-    for work in all_works():
+    for work in all_works() + more_works():
         if work.name in config["works"]:
             roofs.sample()
             answer(row=measure((headwise, *peers), work, threads, config["rounds"], rng))
