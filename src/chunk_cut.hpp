@@ -1,7 +1,7 @@
 // How the keys of a call with few query rows are cut, so that one key/value head keeps more than one thread busy: a task
 // is all rows of one unit (attend_cut.hpp) of one batch item, for one chunk of its keys. What several chunks leave is
-// merged by a task of its own. Chunks depend on the item's sizes alone, hence results neither on the threads nor on what
-// else is in a ragged batch.
+// merged by a task of its own. Chunks depend on the item's sizes alone, neither on the threads nor on what else is in a
+// ragged batch.
 #pragma once
 
 #include <algorithm>

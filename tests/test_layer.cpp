@@ -148,16 +148,25 @@ TEST_CASE("layer: a last token that is alone gets the bits it gets without the o
 TEMPLATE_TEST_CASE("layer: an item of a batch gets the bits it gets alone", "[layer]", float, double)
 {
     for_each_target([](Target target) {
-        const std::array<std::optional<std::int64_t>, 3> key_counts{{{}, 4, 64}};
+        const std::array<std::pair<std::optional<std::int64_t>, bool>, 5> calls{
+            {{{}, false}, {4, false}, {64, false}, {{}, true}, {64, true}}};
         for (const LayerShape& shape : {LayerShape{.d_model = 40, .heads = 4},
                                         LayerShape{.d_model = 33, .heads = 6, .kv_heads = 2, .d_k = 11, .d_v = 5}})
             for (const std::int64_t n : {1, 2, 3, 5, 7, 9, 13, 16, 21, 50})
-                for (const auto& n_kv : key_counts) {
+                for (const auto& [n_kv, windowed] : calls) {
                     const RandomLayer<TestType> random(shape);
                     const BasicMultiHeadAttention<TestType> layer(shape, random.weights());
                     const LayerProblem p{.shape = shape, .b = 5, .n = n, .n_kv = n_kv};
                     const LayerInputs<TestType> inputs(p, p.attention());
-                    const auto all = run_kernels(layer, inputs);
+                    Tensor<TestType, 1> slopes({shape.heads});
+                    fill(slopes, [](const auto& i) { return static_cast<TestType>(0.3 * static_cast<double>(i[0] + 1) / 7); });
+                    headwise::AttentionOptions<TestType> options;
+                    if (windowed) {  // rows of other heads, which see other keys, may share a panel
+                        options.left_window = 1;
+                        options.alibi = slopes.input();
+                    }
+                    const Tensor<TestType, 3> all({p.b, n, shape.d_model});
+                    layer.forward(inputs.X.input(), inputs.X_kv.input(), all.view(), options);
                     for (std::int64_t item = 0; item < p.b; ++item) {
                         const auto of_item = [&](auto view) {
                             view.data += item * view.strides[0];
@@ -165,9 +174,10 @@ TEMPLATE_TEST_CASE("layer: an item of a batch gets the bits it gets alone", "[la
                             return view;
                         };
                         const Tensor<TestType, 3> alone({1, n, shape.d_model});
-                        layer.forward(of_item(inputs.X.input()), of_item(inputs.X_kv.input()), alone.view());
-                        INFO(headwise::name(target) << ", h " << shape.heads << ", n " << n << ", n_kv " << p.keys());
-                        CHECK(same_bits(alone.view(), of_item(all.Y.view())));
+                        layer.forward(of_item(inputs.X.input()), of_item(inputs.X_kv.input()), alone.view(), options);
+                        INFO(headwise::name(target) << ", h " << shape.heads << ", n " << n << ", n_kv " << p.keys()
+                                                    << ", windowed " << windowed);
+                        CHECK(same_bits(alone.view(), of_item(all.view())));
                     }
                 }
     });

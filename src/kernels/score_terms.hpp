@@ -4,6 +4,7 @@
 
 #include "kernels/attend_block.hpp"
 #include "kernels/exp2.hpp"
+#include "kernels/tile_shape.hpp"
 
 namespace headwise::kernels {
 
@@ -41,17 +42,19 @@ void apply_softcap(const ScoreTile<T>& tile, T softcap)
 }
 
 /// s[key][lane] += slope[lane] * (key - position[lane]). The part up to the tile is formed in double, so that far
-/// positions do not lose the distances within the tile.
+/// positions do not lose the distances within the tile; up to where the tile begins in the grid, whatever keys the
+/// panel's other rows see.
 template <class Arch, class T>
 void add_alibi(const ScoreTile<T>& tile)
 {
     constexpr int n = lanes_of<Arch, T>;
+    const std::int64_t within = tile.first % TileShape<Arch, T>::key_tile;
     for (int lane = 0; lane < tile.vectors * n; lane += n) {
         alignas(64) T slopes[n] = {};
         alignas(64) T starts[n] = {};
         for (int i = 0; i < n && lane + i < tile.row_count; ++i) {
             const AttendRow<T>& row = tile.rows[lane + i];
-            const double distance = static_cast<double>(tile.first) - static_cast<double>(row.position);
+            const double distance = static_cast<double>(tile.first - within) - static_cast<double>(row.position);
             slopes[i] = row.alibi_slope;
             starts[i] = static_cast<T>(static_cast<double>(row.alibi_slope) * distance);
         }
@@ -59,7 +62,7 @@ void add_alibi(const ScoreTile<T>& tile)
         const auto start = load<Arch, T>(starts);
         for (std::int64_t key = 0; key < tile.keys; ++key) {
             T* s = tile.s + key * tile.vectors * n + lane;
-            const auto bias = multiply_add(slope, set<Arch, T>(static_cast<T>(key)), start);
+            const auto bias = multiply_add(slope, set<Arch, T>(static_cast<T>(within + key)), start);
             write(s, load<Arch, T>(s) + bias);
         }
     }
