@@ -18,7 +18,7 @@ class ProjectFew {
 public:
     /// Whether this beats a panel for as many tokens: up to 4, and where a quarter of the panel's lanes would be idle.
     /// (Zen 3, AVX2, whole layers of 1, 2, 3 and 4 tokens: 1.9 to 2.7, 1.6 to 2.7, 1.5 to 2.0 and 1.4 to 1.8 times as
-    /// fast; of 5 and 6 1.2 to 1.5 and 1.1 to 1.3, from memory 1.0 to 1.1; of 9 and 10 1.2 and 1.0 to 1.1; of 12 0.9.)
+    /// fast; of 5 and 6 1.2 to 1.5 and 1.1 to 1.3, from memory 1.1 to 1.2; of 9 and 10 1.2 and 1.1; of 12 0.9.)
     static constexpr bool takes(std::int64_t tokens)
     {
         if (n < 4 || tokens <= 4) return tokens <= n;
@@ -129,9 +129,8 @@ private:
                 for (int i = 0; i < group.vectors() * n; i += n) write(sums.of[g][token] + i, load<Arch, T>(start + i));
         }
         constexpr int set = first_set(tokens);
-        constexpr bool is_used_once = set == tokens && group.at_once == group.vectors();
         constexpr std::int64_t near_steps = near_bytes / (group.strips * strip_rows * sizeof(T));
-        const std::int64_t steps = is_used_once ? p.depth : near_steps;
+        const std::int64_t steps = is_used_once<tokens, group> ? p.depth : near_steps;
         for (std::int64_t k = 0; k < p.depth; k += steps) {
             const std::int64_t end = k + steps < p.depth ? k + steps : p.depth;
             add_products<0, set, 0>(p, a, k, end, sums);
@@ -139,6 +138,10 @@ private:
         }
         for (int g = 0; g < groups; ++g) finish<group>(p, first, distance, g, sums.of[g]);
     }
+
+    /// Whether one set of tokens and all vectors use a step of k together.
+    template <int tokens, Group group>
+    static constexpr bool is_used_once = first_set(tokens) == tokens && group.at_once == group.vectors();
 
     template <int tokens, int groups, Group group>
     struct Sums {
@@ -166,14 +169,18 @@ private:
                     sums[g][token][v] = load<Arch, T>(all.of[g][first_token + token] + (first_vector + v) * n);
             }
         }
-        constexpr bool is_first = first_token == 0 && first_vector * n < head * group.strips;  // to read these strips
-        const bool fetches = is_first && groups == 1 && p.far;  // two streams are few
+        // One group's streams from far are too few. What follows soon is fetched, or, where steps are used several times,
+        // the next ones while these are for the last time.
+        constexpr bool is_last = first_token + count == tokens && vectors == left;
+        const bool fetches = groups == 1 && is_last && p.far;
+        const std::int64_t ahead = is_used_once<tokens, group> ? 1024 / std::int64_t{sizeof(T)}
+                                   : end < p.depth            ? (end - first) * strip_rows
+                                                              : (group.strips * p.depth - first) * strip_rows;
         const T* b = p.b + first * width + first_token;
         for (std::int64_t k = first; k < end; ++k, b += width) {
             if (fetches) {
                 HEADWISE_UNROLL
-                for (int i = 0; i < group.strips; ++i)
-                    if (reads<group>(first_vector, i)) fetch_line<Arch>(a[i], 1024 / sizeof(T));
+                for (int i = 0; i < group.strips; ++i) fetch_line<Arch>(a[i], ahead);
             }
             HEADWISE_UNROLL
             for (int g = 0; g < groups; ++g) {
@@ -228,15 +235,6 @@ private:
             for (int i = 0; i < of_strip; ++i)
                 each(i < head ? strip * head + i : head * group.strips + strip * tail + i - head, row + i);
         }
-    }
-
-    /// Whether one of a group's vectors first_vector, ... has numbers of a strip's.
-    template <Group group>
-    static constexpr bool reads(int first_vector, int strip)
-    {
-        for (int i = first_vector * n; i < group.vectors() * n && i < (first_vector + group.at_once) * n; ++i)
-            if (strip_of<group>(i) == strip) return true;
-        return false;
     }
 
     template <Group group, int first_vector, int... v>
