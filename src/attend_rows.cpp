@@ -15,22 +15,23 @@ class RowsOfUnit {
 public:
     RowsOfUnit(const TensorView<T, 4>& view, std::int64_t item, std::int64_t first_head, std::int64_t query,
                std::int64_t head)
-        : of_query_(row_of(view, item, first_head, query)),
-          head_stride_(of_query_ ? view.strides[1] : 0),
-          query_stride_(of_query_ ? view.strides[2] : 0),
-          row_(of_query_ + head * head_stride_)
+        : first_(row_of(view, item, first_head, query)),
+          head_stride_(first_ ? view.strides[1] : 0),
+          query_stride_(first_ ? view.strides[2] : 0),
+          of_row_(head * head_stride_)
     {
     }
 
-    T* row() const { return row_; }
-    void next_head() { row_ += head_stride_; }
-    void next_query() { row_ = of_query_ += query_stride_; }
+    T* row() const { return first_ + of_row_; }
+    void next_head() { of_row_ += head_stride_; }
+    void next_query() { of_row_ = of_query_ += query_stride_; }
 
 private:
-    T* of_query_;
+    T* first_;
     std::int64_t head_stride_;
     std::int64_t query_stride_;
-    T* row_;
+    std::int64_t of_query_ = 0;  ///< numbers from the first row on: a pointer might leave the tensor after the last one
+    std::int64_t of_row_;
 };
 
 }  // namespace

@@ -74,7 +74,7 @@ HEADWISE_INLINE void exp2_parts(const Vec<Arch, T> (&x)[count], Exp2Parts<Arch, 
 }
 
 /// x = 2^x for `count` vectors of x <= 127 (1023 for double). -inf gives exactly 0, 0 gives exactly 1, NaN gives NaN;
-/// results that would be subnormal are 0. float: 10 operations a vector, of which 6 need a multiplier.
+/// results of less than 2^-126.5 (2^-1022.5) are 0. float: 10 operations a vector, of which 6 need a multiplier.
 template <class Arch, class T, int count>
 HEADWISE_INLINE void powers_of_two(Vec<Arch, T> (&x)[count])
 {
@@ -83,7 +83,7 @@ HEADWISE_INLINE void powers_of_two(Vec<Arch, T> (&x)[count])
     for (int i = 0; i < count; ++i) x[i] = at_least(x[i], set<Arch, T>(Exp2Polynomial<T>::lowest));
     exp2_parts<Arch, T>(x, parts, Exp2Polynomial<T>::c);
     HEADWISE_UNROLL
-    for (int i = 0; i < count; ++i) parts[i].f = parts[i].f * parts[i].scale;  // exact, and does not wait for the slope
+    for (int i = 0; i < count; ++i) parts[i].f = parts[i].f * parts[i].scale;  // exact unless subnormal
     HEADWISE_UNROLL
     for (int i = 0; i < count; ++i) x[i] = multiply_add(parts[i].f, parts[i].slope, parts[i].scale);
 }
