@@ -20,7 +20,7 @@ if the run is interrupted. Installs what is missing (packages with apt, as root 
 build/peers/venv, 1.5 GB) and builds headwise into build/shared first.
 """
 EPILOG = """\
-A run takes 12 to 20 minutes on two idle cores, the quick one 3, the one with other shapes 7; installing and building
+A run takes 12 to 20 minutes on two idle cores, the quick one 3, the one with other shapes 5; installing and building
 not counted.
 Exit status: 0 measured, 1 the build failed or an implementation gave wrong numbers, 2 wrong option or something is
 missing that cannot be installed.
