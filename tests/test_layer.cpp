@@ -159,14 +159,17 @@ TEMPLATE_TEST_CASE("layer: an item of a batch gets the bits it gets alone", "[la
                     const LayerProblem p{.shape = shape, .b = 5, .n = n, .n_kv = n_kv};
                     const LayerInputs<TestType> inputs(p, p.attention());
                     Tensor<TestType, 1> slopes({shape.heads});
-                    fill(slopes, [](const auto& i) { return static_cast<TestType>(0.3 * static_cast<double>(i[0] + 1) / 7); });
+                    fill(slopes, [](const auto& i) {
+                        return static_cast<TestType>(0.3 * static_cast<double>(i[0] + 1) / 7);
+                    });
                     headwise::AttentionOptions<TestType> options;
                     if (windowed) {  // rows of other heads, which see other keys, may share a panel
                         options.left_window = 1;
                         options.alibi = slopes.input();
                     }
                     const Tensor<TestType, 3> all({p.b, n, shape.d_model});
-                    layer.forward(inputs.X.input(), inputs.X_kv.input(), all.view(), options);
+                    if (n_kv) layer.forward(inputs.X.input(), inputs.X_kv.input(), all.view(), options);
+                    else layer.forward(inputs.X.input(), all.view(), options);
                     for (std::int64_t item = 0; item < p.b; ++item) {
                         const auto of_item = [&](auto view) {
                             view.data += item * view.strides[0];

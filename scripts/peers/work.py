@@ -149,10 +149,9 @@ def more_works() -> list[Work]:
         works += [Attention(b, h, n, n, d, causal=causal) for b, h, n, d in squares]
     for n_q, n_kv, d in ((4, 1024, 64), (16, 4096, 64), (64, 1024, 64), (4096, 77, 40)):
         works.append(Attention(1, 8, n_q, n_kv, d))
-    for b, h, h_kv, n_kv, d in ((1, 8, 8, 64, 64), (1, 8, 8, 16384, 64), (32, 8, 8, 128, 64)):
-        works.append(Attention(b, h, 1, n_kv, d, h_kv=h_kv))
-    for h, h_kv, n_kv, d in ((1, 1, 1024, 512), (32, 1, 2048, 128), (32, 16, 2048, 128), (8, 8, 2048, 256)):
-        works.append(Attention(1, h, 1, n_kv, d, h_kv=h_kv))
+    single = [(1, 8, 8, 64, 64), (1, 8, 8, 16384, 64), (32, 8, 8, 128, 64), (1, 1, 1, 1024, 512)]
+    single += [(1, 32, 1, 2048, 128), (1, 32, 16, 2048, 128), (1, 8, 8, 2048, 256)]
+    works += [Attention(b, h, 1, n_kv, d, h_kv=h_kv) for b, h, h_kv, n_kv, d in single]
     works += [Layer(n, 512, 8) for n in (1, 2, 4, 5, 6, 8, 10, 17, 32)]
     works += [Layer(n, 2048, 16) for n in (1, 4, 8)]
     works += [Layer(10, 256, 4), Layer(77, 1024, 16), Layer(197, 768, 12)]

@@ -22,8 +22,7 @@ public:
     static constexpr bool takes(std::int64_t tokens)
     {
         if (n < 4 || tokens <= 4) return tokens <= n;
-        const std::int64_t lanes = (tokens + n - 1) / n * n;
-        return tokens <= most_tokens && 4 * tokens <= 3 * lanes;
+        return tokens <= most_tokens && 4 * tokens <= 3 * width_of(static_cast<int>(tokens));
     }
 
     static void run(const Projection<T>& p)
@@ -41,6 +40,10 @@ public:
 private:
     using V = Vec<Arch, T>;
     static constexpr int n = lanes_of<Arch, T>;
+
+    /// W of a panel that holds as many tokens.
+    static constexpr int width_of(int tokens) { return (tokens + n - 1) / n * n; }
+
     static constexpr bool many_registers = TileShape<Arch, T>::registers == 32;
 
     // A strip is a head of 8 rows and a tail of 4. The vectors of a group hold the heads of its strips, then the tails.
@@ -155,7 +158,7 @@ private:
     {
         constexpr int left = group.vectors() - first_vector;
         constexpr int vectors = left < group.at_once ? left : group.at_once;
-        constexpr int width = (tokens + n - 1) / n * n;
+        constexpr int width = width_of(tokens);
         const T* a[groups * group.strips];
         HEADWISE_UNROLL
         for (int i = 0; i < groups * group.strips; ++i) a[i] = strips[i] + first * strip_rows;
@@ -278,7 +281,7 @@ private:
     static void finish(const Projection<T>& p, std::int64_t first, std::int64_t distance, int g,
                        const T (&sums)[tokens][numbers])
     {
-        constexpr int width = (tokens + n - 1) / n * n;
+        constexpr int width = width_of(tokens);
         T* c[numbers] = {};  // null for rows past the matrix's last one
         each_row<group>(p, first, distance, g, [&](int i, std::int64_t row) { c[i] = p.c + row * width; });
         for (int vector = 0; vector < numbers; vector += n) {
