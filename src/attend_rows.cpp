@@ -50,7 +50,9 @@ void AttendRows<E>::describe(const Queries<E>& queries, const AttendCut& cut, co
     RowsOfUnit<E> y(queries.Y, item.tensor - queries.first_item, first_head, item.first_row + first_query, first);
     std::int64_t query = first_query, head = first;
     std::int64_t position = saturating_add(query, offset);
-    KeyRange range = within(chunk, bounds.at(position));
+    const bool whole = chunk.first == every_key.first && chunk.end == every_key.end;
+    const auto keys_at = [&] { return whole ? bounds.at(position) : within(chunk, bounds.at(position)); };
+    KeyRange range = keys_at();
     for (AttendRow<T>& row : rows) {
         row.q = q.row();
         row.y = y.row();
@@ -66,7 +68,7 @@ void AttendRows<E>::describe(const Queries<E>& queries, const AttendCut& cut, co
         q.next_query();
         y.next_query();
         position = saturating_add(++query, offset);
-        range = within(chunk, bounds.at(position));
+        if (!bounds.alike()) range = keys_at();
     }
 
     const bool has_more = options_.mask.given() || options_.alibi.given() || options_.sinks.given() ||

@@ -49,6 +49,9 @@ public:
     {
     }
 
+    /// Whether all queries see the same keys.
+    bool alike() const noexcept { return before_ < 0 && after_ < 0; }
+
     KeyRange at(std::int64_t position) const noexcept
     {
         const std::int64_t first = before_ < 0 ? 0 : std::max<std::int64_t>(saturating_add(position, -before_), 0);

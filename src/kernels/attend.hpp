@@ -268,8 +268,7 @@ private:
     {
         if (tile.keys == 0) return;
         score_keys(panel, keys, tile, scratch.correction);
-        exclude_keys<Arch, T>(tile);
-        raise_maximum<Arch, T>(tile, panel.maximum);
+        exclude_keys<Arch, T>(tile, panel.maximum);
     }
 
     /// Everything between the product and the softmax; hands out the scores of whichever stage is wanted.
@@ -294,22 +293,24 @@ private:
     {
         if (!panel.state->started) return true;
         using V = Vec<Arch, T>;
-        constexpr int chains = 4;  // side by side, to hide the latency of the additions
+        constexpr int chains = 8;  // side by side, to hide the latency of the additions
+        const V zero = set<Arch, T>(T(0));
         for (int lane = 0; lane < panel.width(); lane += n) {
-            V differences[chains];  // of each number from itself: 0, or NaN
-            for (V& difference : differences) difference = set<Arch, T>(T(0));
-            const auto add = [&](int i, std::int64_t c) {
-                const V x = load<Arch, T>(panel.o + c * panel.width() + lane);
-                differences[i] = differences[i] + (x - x);
-            };
+            V products[chains];  // sums of each number times 0: 0, or NaN
+            for (V& product : products) product = zero;
+            const T* o = panel.o + lane;
             std::int64_t c = 0;
-            for (; c + chains <= block.d_v; c += chains) {
+            for (; c + chains <= block.d_v; c += chains, o += chains * panel.width()) {
                 HEADWISE_UNROLL
-                for (int i = 0; i < chains; ++i) add(i, c + i);
+                for (int i = 0; i < chains; ++i)
+                    products[i] = multiply_add(load<Arch, T>(o + i * panel.width()), zero, products[i]);
             }
-            for (; c < block.d_v; ++c) add(0, c);
+            for (; c < block.d_v; ++c, o += panel.width())
+                products[0] = multiply_add(load<Arch, T>(o), zero, products[0]);
+            HEADWISE_UNROLL
+            for (int i = 1; i < chains; ++i) products[0] = products[0] + products[i];
             alignas(64) T sums[n];
-            write(sums, (differences[0] + differences[1]) + (differences[2] + differences[3]));
+            write(sums, products[0]);
             for (int i = 0; i < n && lane + i < panel.row_count; ++i)
                 if (sums[i] != T(0)) return false;
         }

@@ -79,31 +79,44 @@ ScoreTile<T> part_of(const ScoreTile<T>& tile, std::int64_t from, std::int64_t t
     return part;
 }
 
-/// s = -inf outside each lane's [first_key, end_key). Lanes without a row keep their scores.
+/// s = -inf outside each lane's [first_key, end_key). Lanes without a row keep their scores. maximum, unless null, is
+/// raised to what is left.
 template <class Arch, class T>
-void exclude_keys(const ScoreTile<T>& tile)
+void exclude_keys(const ScoreTile<T>& tile, T* maximum = nullptr)
 {
+    using V = Vec<Arch, T>;
     constexpr int n = lanes_of<Arch, T>;
-    const auto minus_infinity = set<Arch, T>(-infinity<T>);
-    const auto within = [&](std::int64_t key) {
-        return static_cast<T>(key < 0 ? 0 : key > tile.keys ? tile.keys : key);
-    };
-    for (int lane = 0; lane < tile.vectors * n; lane += n) {
-        alignas(64) T firsts[n] = {};
+    const V minus_infinity = set<Arch, T>(-infinity<T>);
+    const int width = tile.vectors * n;
+    for (int lane = 0; lane < width; lane += n) {
+        // Keys counted from the tile's first one, which T holds exactly where they are of the tile.
+        alignas(64) T firsts[n];
         alignas(64) T ends[n];
+        std::int64_t latest_first = 0;
         for (int i = 0; i < n; ++i) {
             const bool has_row = lane + i < tile.row_count;
-            if (has_row) firsts[i] = within(tile.rows[lane + i].first_key - tile.first);
-            ends[i] = has_row ? within(tile.rows[lane + i].end_key - tile.first) : static_cast<T>(tile.keys);
+            const std::int64_t first = has_row ? tile.rows[lane + i].first_key - tile.first : 0;
+            const std::int64_t end = has_row ? tile.rows[lane + i].end_key - tile.first : tile.keys;
+            firsts[i] = static_cast<T>(first < tile.keys ? first : tile.keys);
+            ends[i] = static_cast<T>(end < tile.keys ? end : tile.keys);
+            latest_first = first > latest_first ? first : latest_first;
         }
-        const auto first = load<Arch, T>(firsts);
-        const auto end = load<Arch, T>(ends);
-        for (std::int64_t key = 0; key < tile.keys; ++key) {
-            T* s = tile.s + key * tile.vectors * n + lane;
-            const auto k = set<Arch, T>(static_cast<T>(key));
-            const auto low = xsimd::select(k < first, minus_infinity, load<Arch, T>(s));
-            write(s, xsimd::select(k < end, low, minus_infinity));
-        }
+        const V first = load<Arch, T>(firsts);
+        const V end = load<Arch, T>(ends);
+        const auto exclude = [&](auto from_the_first) __attribute__((always_inline)) {
+            constexpr bool whole_front = decltype(from_the_first)::value;  // no lane excludes keys before its first one
+            V key = set<Arch, T>(T(0));
+            V highest = minus_infinity;
+            for (T* s = tile.s + lane; s < tile.s + tile.keys * width; s += width, key = key + set<Arch, T>(T(1))) {
+                V left = xsimd::select(key < end, load<Arch, T>(s), minus_infinity);
+                if constexpr (!whole_front) left = xsimd::select(key < first, minus_infinity, left);
+                write(s, left);
+                highest = raised(highest, left);
+            }
+            if (maximum) write(maximum + lane, raised(load<Arch, T>(maximum + lane), highest));
+        };
+        if (latest_first <= 0) exclude(std::true_type());
+        else exclude(std::false_type());
     }
 }
 
