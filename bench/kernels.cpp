@@ -72,13 +72,13 @@ private:
     std::vector<std::vector<float>> all_;
 };
 
-/// The stages of one panel: W = panel_tokens query tokens, a tile of key_tile keys.
+/// The stages of one panel: W = panel_tokens query tokens, a tile of keys.
 void add_stages(std::vector<Row>& rows, Buffers& buffers, const KernelTable<float>& table)
 {
     const std::int64_t W = table.panel_tokens();
-    const std::int64_t keys = table.key_tile;
     const int vectors = table.max_vectors;
     for (const std::int64_t d : {8, 32, 64, 128}) {
+        const std::int64_t keys = table.key_tile(d, d);
         float* const k = buffers.take(keys * d);
         float* const q = buffers.take(d * W);
         float* const s = buffers.take(keys * W);
@@ -90,6 +90,7 @@ void add_stages(std::vector<Row>& rows, Buffers& buffers, const KernelTable<floa
         rows.push_back(repeated("blend d_v " + std::to_string(d), "flop", flops, flops_of_a_sample,
                                 [=, &table] { table.blend({k, 1, d, s, o, d, keys, vectors}, lanes + W); }));
     }
+    const std::int64_t keys = table.key_tile(64, 64);
     float* const s = buffers.take(keys * W);
     float* const lanes = buffers.take(4 * W);
     std::fill_n(lanes, 2 * W, 1000.0F);  // maxima far above the scores: those stay what they are, near 0

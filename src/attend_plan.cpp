@@ -109,7 +109,7 @@ AttendCut::Limits AttendPlan<E>::limits(const Queries<E>& queries) const
     limits.panel_tokens = kernels_.panel_tokens();
     const std::int64_t bytes_of_token = (sizes_.d_k + sizes_.d_v) * static_cast<std::int64_t>(sizeof(T));
     limits.panel_bytes = bytes_of_token * limits.panel_tokens;
-    limits.tile_bytes = bytes_of_token * kernels_.key_tile;
+    limits.tile_bytes = bytes_of_token * kernels_.key_tile(sizes_.d_k, sizes_.d_v);
     limits.units_in_turn = options_.mean_weights.given();  // the mean over heads is summed in order
     limits.one_head_units = limits.units_in_turn || queries.panels;
     if (keeps_weights(options_))  // a row's weights are kept until its maximum is known
@@ -316,7 +316,8 @@ void AttendPlan<E>::look_ahead(const Queries<E>& queries, const AttendCut& cut, 
     const std::int64_t kv = kv_head(head_of(next));
     if (kv == kv_head(head_of(place)) && next.item.index == place.item.index) return;
     const std::int64_t first_key = rows_.keys_seen(next.item, query_of(next)).first;
-    const std::int64_t count = std::min<std::int64_t>(rows_.keys_of(next.item) - first_key, kernels_.key_tile);
+    const std::int64_t tile = kernels_.key_tile(sizes_.d_k, sizes_.d_v);
+    const std::int64_t count = std::min(rows_.keys_of(next.item) - first_key, tile);
     const auto first_tile = [&](AttendMatrix matrix, const TensorView<const E, 4>& view, std::int64_t width) {
         matrix.data = row_of(view, next.item.tensor, kv, next.item.first_key);
         return rows_in_memory<E>(matrix, first_key, count, width);

@@ -159,8 +159,7 @@ TEMPLATE_TEST_CASE("kernels: softmax of a tile against plain loops", "[kernels][
     for_each_target([](Target target) {
         const auto& table = headwise::kernel_table<TestType>(target);
         for (int vectors = 1; vectors <= table.max_vectors; ++vectors)
-            for (const std::int64_t keys : {std::int64_t{1}, std::int64_t{table.key_tile} - 1,
-                                            std::int64_t{table.key_tile}}) {
+            for (const std::int64_t keys : {std::int64_t{1}, table.key_tile(8, 8) - 1, table.key_tile(8, 8)}) {
                 const SoftmaxTile<TestType> tile(table, vectors, keys);
                 Random random(2);
                 fill(tile.s, [&](const auto&) {

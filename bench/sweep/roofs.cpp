@@ -12,17 +12,17 @@ constexpr std::size_t stream_bytes = std::size_t{128} << 20;
 
 }  // namespace
 
-SoftmaxTile::SoftmaxTile(const KernelTable<float>& table) : table_(table)
+SoftmaxTile::SoftmaxTile(const KernelTable<float>& table) : table_(table), keys_(table.key_tile(64, 64))
 {
     // Scores and maxima of 1 give weights of exp2(1 - 1) = 1: the tile can be run again as it is.
     const std::int64_t W = table.panel_tokens();
-    std::fill_n(scores_.reserve(table.key_tile * W), table.key_tile * W, 1.0f);
+    std::fill_n(scores_.reserve(keys_ * W), keys_ * W, 1.0f);
     std::fill_n(lane_values_.reserve(3 * W), 3 * W, 1.0f);
 }
 
 double SoftmaxTile::exponentials() const
 {
-    return static_cast<double>(rounds) * table_.key_tile * table_.panel_tokens();
+    return static_cast<double>(rounds * keys_ * table_.panel_tokens());
 }
 
 void SoftmaxTile::run()
@@ -30,7 +30,7 @@ void SoftmaxTile::run()
     const std::int64_t W = table_.panel_tokens();
     float* const maxima = lane_values_.data();
     for (int round = 0; round < rounds; ++round)
-        table_.softmax(scores_.data(), table_.key_tile, table_.max_vectors,
+        table_.softmax(scores_.data(), keys_, table_.max_vectors,
                        {maxima, maxima, maxima + W, maxima + 2 * W});
 }
 

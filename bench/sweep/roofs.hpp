@@ -22,7 +22,8 @@ private:
     static constexpr int rounds = 100;
 
     const KernelTable<float>& table_;
-    AlignedBuffer scores_;       ///< key_tile x W
+    std::int64_t keys_;
+    AlignedBuffer scores_;       ///< keys x W
     AlignedBuffer lane_values_;  ///< W maxima, sums and corrections
 };
 

@@ -229,7 +229,7 @@ void StagedLayer::softmax()
 void StagedLayer::blend()
 {
     const std::int64_t d_v = shape_.d_k();
-    const std::int64_t tile = table_->key_tile;
+    const std::int64_t tile = table_->key_tile(shape_.d_k(), d_v);
     alignas(64) float zeros[most_panel_tokens] = {};  // a correction of 0 starts the sums at 0; O holds finite numbers
     alignas(64) float ones[most_panel_tokens];
     std::fill_n(ones, most_panel_tokens, 1.0f);

@@ -32,8 +32,9 @@ public:
     explicit Attend(const AttendBlock<T>& b)
         : block(b),
           scratch(b, b.scratch),
+          key_tile(scratch.key_tile),
           outputs(b, scratch),
-          fetches_tiles(worth_fetching(b))
+          fetches_tiles(worth_fetching(b, key_tile))
     {
     }
 
@@ -62,13 +63,13 @@ public:
 
 private:
     static constexpr int n = lanes_of<Arch, T>;
-    static constexpr std::int64_t key_tile = TileShape<Arch, T>::key_tile;
     static constexpr std::int64_t rows_of_register_tile = TileShape<Arch, T>::rows(TileShape<Arch, T>::max_vectors);
     static constexpr std::int64_t near_bytes = 128 << 10;
     static constexpr std::int64_t max_tile_bytes = 192 << 10;
 
     /// Keys [first, end) and their rows of K and V; rows of key j at (j - first) * stride.
     struct KeyTile {
+        std::int64_t of_grid;  ///< where the whole tile begins: a multiple of key_tile
         std::int64_t first;
         std::int64_t end;
         const T* k;
@@ -80,6 +81,7 @@ private:
 
     const AttendBlock<T>& block;
     const AttendScratch<Arch, T> scratch;
+    const std::int64_t key_tile;
     const AttendOutputs<Arch, T, E> outputs;
     const bool fetches_tiles;
     ReadAhead<Arch> ahead;
@@ -133,18 +135,24 @@ private:
         constexpr std::int64_t rows = rows_of_register_tile;
         const std::int64_t tiles_of_panel = (keys.end - keys.first + rows - 1) / rows + (block.d_v + rows - 1) / rows;
         ahead.start(tiles_of_panel * scratch.panel_count());
-        if (keys.end < end && fetches_tiles) {
-            const std::int64_t count = end - keys.end < key_tile ? end - keys.end : key_tile;
-            ahead.add(rows_in_memory<E>(block.k, keys.end, count, block.d_k));
-            ahead.add(rows_in_memory<E>(block.v, keys.end, count, block.d_v));
-        } else if (keys.end >= end) {
-            for (const MemoryRows& piece : block.ahead) ahead.add(piece);
+        const auto add = [&](const AttendMatrix& matrix, std::int64_t from, std::int64_t to, std::int64_t width) {
+            ahead.add(rows_in_memory<E>(matrix, from, to - from, width));
+        };
+        const std::int64_t end_of_next = end - keys.end < key_tile ? end : keys.end + key_tile;
+        // One panel comes to the tile's V when it has scored all of K, and so late that V can still be fetched.
+        const bool v_is_next = scratch.panel_count() == 1;
+        if (fetches_tiles) {
+            if (v_is_next) add(block.v, keys.first, keys.end, block.d_v);
+            if (keys.end < end) add(block.k, keys.end, end_of_next, block.d_k);
+            if (keys.end < end && !v_is_next) add(block.v, keys.end, end_of_next, block.d_v);
         }
+        if (keys.end < end) return;
+        for (const MemoryRows& piece : block.ahead) ahead.add(piece);
     }
 
     /// Whether fetching tiles pays: not for one panel, which goes through them in one stream, unless they come from
     /// memory; not where K and V stay in the second-level cache, nor where it has no room for two tiles.
-    static bool worth_fetching(const AttendBlock<T>& b)
+    static bool worth_fetching(const AttendBlock<T>& b, std::int64_t key_tile)
     {
         const std::int64_t bytes_of_key = (b.d_k + b.d_v) * std::int64_t{sizeof(E)};
         return (b.far || b.row_count > TileShape<Arch, T>::panel_tokens) && b.n_kv * bytes_of_key > near_bytes &&
@@ -155,6 +163,7 @@ private:
     KeyTile load_key_tile(std::int64_t tile, std::int64_t first, std::int64_t end, bool careful)
     {
         KeyTile keys;
+        keys.of_grid = tile;
         keys.first = tile < first ? first : tile;
         keys.end = tile + key_tile < end ? tile + key_tile : end;
         keys.k = rows_of(block.k, keys, block.d_k, block.k.copied, scratch.k, keys.k_stride);
@@ -183,6 +192,7 @@ private:
     void step(const Panel<Arch, T>& panel, const KeyTile& keys, bool careful)
     {
         ScoreTile<T> tile;
+        tile.of_grid = keys.of_grid;
         tile.first = keys.first < panel.state->first_key ? panel.state->first_key : keys.first;
         const std::int64_t end = keys.end < panel.state->end_key ? keys.end : panel.state->end_key;
         if (tile.first >= end) return;
@@ -190,7 +200,7 @@ private:
         tile.vectors = panel.vectors;
         tile.rows = panel.rows;
         tile.row_count = panel.row_count;
-        const std::int64_t index = tile.first / key_tile;
+        const std::int64_t index = block.keeps_weights ? keys.of_grid / key_tile : 0;
         tile.s = scratch.tile_scores(panel, index);
 
         const MaskKind mask = block.has_mask ? mask_of(panel).kind(tile.first, covered(tile)) : MaskKind::open;

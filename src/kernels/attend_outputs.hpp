@@ -46,7 +46,6 @@ public:
 private:
     static constexpr int n = lanes_of<Arch, T>;
     static constexpr int panel_tokens = TileShape<Arch, T>::panel_tokens;
-    static constexpr std::int64_t key_tile = TileShape<Arch, T>::key_tile;
 
     const AttendBlock<T>& block;
     const AttendScratch<Arch, T>& scratch;
@@ -89,6 +88,7 @@ private:
             exclude_weights(panel.rows[i], 0, any_key ? panel.state->first_key : block.n_kv);
             if (any_key) exclude_weights(panel.rows[i], panel.state->end_key, block.n_kv);
         }
+        const std::int64_t key_tile = scratch.key_tile;
         for (std::int64_t tile = panel.state->first_key / key_tile; tile * key_tile < panel.state->end_key; ++tile) {
             const std::int64_t first =
                 tile * key_tile < panel.state->first_key ? panel.state->first_key : tile * key_tile;

@@ -35,9 +35,11 @@ template <class Arch, class T>
 class AttendScratch {
 public:
     static constexpr int panel_tokens = TileShape<Arch, T>::panel_tokens;
-    static constexpr std::int64_t key_tile = TileShape<Arch, T>::key_tile;
+    const std::int64_t key_tile;
 
-    AttendScratch(const AttendBlock<T>& b, T* memory) : block(b)
+    AttendScratch(const AttendBlock<T>& b, T* memory)
+        : key_tile(TileShape<Arch, T>::key_tile(b.d_k, b.d_v)),
+          block(b)
     {
         const auto take = [&](std::int64_t numbers) {
             T* at = memory ? memory + numbers_used : nullptr;

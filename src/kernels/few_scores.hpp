@@ -123,7 +123,7 @@ private:
         const std::int64_t from = row.from - key, to = row.to - key;
         if (block.d_k % n) s = with_last_columns(s, row.q, k, key, from, to);
         if (block.softcap != T(0)) s = softcapped(s);
-        if (block.has_alibi) s = s + alibi(*row.given, k.key + key);
+        if (block.has_alibi) s = with_alibi(s, *row.given, k.key + key);
         return from > 0 || to < n ? excluded(s, from, to) : s;
     }
 
@@ -172,15 +172,13 @@ private:
         return x[0] * set<Arch, T>(block.softcap);
     }
 
-    /// What keys key .. key + n - 1 add to scores. The part up to the first is formed in double, as in score_terms.hpp.
-    static V alibi(const AttendRow<T>& row, std::int64_t key)
+    /// s, of keys key .. key + n - 1, with what their distances add; those as in score_terms.hpp.
+    static V with_alibi(V s, const AttendRow<T>& row, std::int64_t key)
     {
         alignas(64) T further[n];
         for (int j = 0; j < n; ++j) further[j] = static_cast<T>(j);
-        const double distance = static_cast<double>(key) - static_cast<double>(row.position);
-        const double start = static_cast<double>(row.alibi_slope) * distance;
-        return multiply_add(set<Arch, T>(row.alibi_slope), load<Arch, T>(further),
-                            set<Arch, T>(static_cast<T>(start)));
+        const T start = static_cast<T>(static_cast<double>(key) - static_cast<double>(row.position));
+        return multiply_add(set<Arch, T>(row.alibi_slope), set<Arch, T>(start) + load<Arch, T>(further), s);
     }
 
     static V excluded(V scores, std::int64_t from, std::int64_t to)

@@ -70,10 +70,11 @@ struct KernelTable {
     Target target;
     int lanes;  ///< numbers in a vector
     int max_vectors;  ///< vectors of a full panel
-    int key_tile;  ///< keys whose scores are held at a time
 
     int panel_tokens() const { return lanes * max_vectors; }
 
+    /// Keys whose scores are held at a time.
+    std::int64_t (*key_tile)(std::int64_t d_k, std::int64_t d_v);
     /// panel[k][token] = row(token)[k]
     void (*rows_to_panel)(const PanelRows<T>&);
     /// row(token)[k] = panel[k][token]

@@ -15,7 +15,7 @@ constexpr KernelTable<T> make_table(Target target)
     table.lanes = Shape::lanes;
     table.max_vectors = Shape::max_vectors;
     table.projects_few = &ProjectFew<Arch, T>::takes;
-    table.key_tile = Shape::key_tile;
+    table.key_tile = &Shape::key_tile;
     table.rows_to_panel = &rows_to_panel<Arch, T>;
     table.panel_to_rows = &panel_to_rows<Arch, T>;
     table.project = &project<Arch, T>;

@@ -25,7 +25,7 @@ public:
 
     void add(const MemoryRows& rows)
     {
-        if (!rows.data || rows.rows <= 0 || count_ == max_pieces_ahead) return;
+        if (!rows.data || rows.rows <= 0 || count_ == most_pieces) return;
         pieces_[count_++] = rows;
         lines_ += rows.rows * ((rows.bytes + line - 1) / line);
         share_ = (lines_ + turns_ - 1) / turns_;
@@ -43,6 +43,7 @@ public:
 
 private:
     static constexpr std::int64_t line = 64;
+    static constexpr int most_pieces = max_pieces_ahead + 1;  ///< what the plan names, and the V of the last tile
 
     /// Not inline: it would take registers and room from the loops around it.
     __attribute__((noinline)) void fetch(std::int64_t lines)
@@ -60,7 +61,7 @@ private:
         }
     }
 
-    MemoryRows pieces_[max_pieces_ahead];
+    MemoryRows pieces_[most_pieces];
     int count_ = 0;
     int current_ = 0;
     std::int64_t offset_ = 0;  ///< in the row that is being fetched

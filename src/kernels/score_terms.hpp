@@ -12,6 +12,7 @@ namespace headwise::kernels {
 template <class T>
 struct ScoreTile {
     T* s;                      ///< keys x W
+    std::int64_t of_grid;      ///< where the whole tile begins in the grid of key tiles
     std::int64_t first;
     std::int64_t keys;
     int vectors;
@@ -41,29 +42,27 @@ void apply_softcap(const ScoreTile<T>& tile, T softcap)
     for (; v < vectors; ++v) apply(tile.s + v * n, std::integral_constant<int, 1>());
 }
 
-/// s[key][lane] += slope[lane] * (key - position[lane]). The part up to the tile is formed in double, so that far
-/// positions do not lose the distances within the tile; up to where the tile begins in the grid, whatever keys the
-/// panel's other rows see.
+/// s[key][lane] += slope[lane] * (key - position[lane]). The distance is exact up to 2^24 (2^53); it is counted from where
+/// the tile begins in the grid, whatever keys the panel's other rows see, so that it is one number for a row beyond, too.
 template <class Arch, class T>
 void add_alibi(const ScoreTile<T>& tile)
 {
     constexpr int n = lanes_of<Arch, T>;
-    const std::int64_t within = tile.first % TileShape<Arch, T>::key_tile;
+    const std::int64_t within = tile.first - tile.of_grid;
     for (int lane = 0; lane < tile.vectors * n; lane += n) {
         alignas(64) T slopes[n] = {};
         alignas(64) T starts[n] = {};
         for (int i = 0; i < n && lane + i < tile.row_count; ++i) {
             const AttendRow<T>& row = tile.rows[lane + i];
-            const double distance = static_cast<double>(tile.first - within) - static_cast<double>(row.position);
             slopes[i] = row.alibi_slope;
-            starts[i] = static_cast<T>(static_cast<double>(row.alibi_slope) * distance);
+            starts[i] = static_cast<T>(static_cast<double>(tile.of_grid) - static_cast<double>(row.position));
         }
         const auto slope = load<Arch, T>(slopes);
         const auto start = load<Arch, T>(starts);
         for (std::int64_t key = 0; key < tile.keys; ++key) {
             T* s = tile.s + key * tile.vectors * n + lane;
-            const auto bias = multiply_add(slope, set<Arch, T>(static_cast<T>(within + key)), start);
-            write(s, load<Arch, T>(s) + bias);
+            const auto distance = start + set<Arch, T>(static_cast<T>(within + key));
+            write(s, multiply_add(slope, distance, load<Arch, T>(s)));
         }
     }
 }

@@ -25,12 +25,18 @@ struct TileShape {
 
     /// Keys whose scores are held at a time: a multiple of the tile rows, small enough for the scores of a panel and the
     /// tile's rows of V to stay near, large enough to pay for loading and storing the blend's accumulators. Zen 3, AVX2,
-    /// h 8, n 1024, d_k 64, medians in ms: 96 33.6, 192 34.0; d_k 32, n 512: 6.3 and 7.1; 48 was slower than both.
-    static constexpr int key_tile = registers == 32 ? 192 : 96;
+    /// 192 against 96: d_k 8 1.05, d_k 32 1.02, batch 8, n 128 1.04, causal 1.13, d_k 64 to 128 from n 256 on 0.99 to 1.01;
+    /// but d_k 128, one panel over keys from memory 0.91. 48 was slower than both.
+    static constexpr std::int64_t key_tile(std::int64_t d_k, std::int64_t d_v)
+    {
+        const bool wide = (d_k + d_v) * static_cast<std::int64_t>(sizeof(T)) >= 1024;
+        return registers == 32 || !wide ? max_key_tile : max_key_tile / 2;
+    }
+    static constexpr std::int64_t max_key_tile = 192;
 
     static_assert(rows(1) + 1 + 1 <= registers && rows(2) * 2 + 2 + 1 <= registers);
     static_assert(strip_rows % rows(1) == 0 && strip_rows % rows(2) == 0);
-    static_assert(key_tile % rows(1) == 0 && key_tile % rows(2) == 0);
+    static_assert(max_key_tile / 2 % rows(1) == 0 && max_key_tile / 2 % rows(2) == 0);
 };
 
 }  // namespace headwise::kernels
