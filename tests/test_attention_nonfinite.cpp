@@ -102,6 +102,34 @@ TEMPLATE_TEST_CASE("attention: NaN and infinity reach the rows whose keys they a
     });
 }
 
+TEMPLATE_TEST_CASE("attention: what a row of V that no query sees holds changes no bit", "[attention][nonfinite]", float,
+                   double, bfloat16, float16)
+{
+    for_each_target([](Target target) {
+        for (const std::int64_t n_q : {1, 19})  // few rows and panels
+            for (const std::int64_t n_kv : {9, 210, 2500})
+                for (const std::int64_t d_v : {16, 29}) {
+                    Problem problem{.b = 2, .h = 2, .h_kv = 1, .n_q = n_q, .n_kv = n_kv, .d_k = 16, .d_v = d_v};
+                    problem.mask = MaskKind::boolean, problem.mask_shape = {1, 1, n_q, n_kv};
+                    INFO(headwise::name(target) << ": " << problem.text());
+                    const Inputs<TestType> inputs(problem);
+                    const auto output_with = [&](double value) {
+                        for (std::int64_t key = 0; key < n_kv; key += 7) {
+                            for (std::int64_t i = 0; i < n_q; ++i) inputs.boolean_mask.view()(0, 0, i, key) = false;
+                            inputs.V.view()(1, 0, key, 4) = element<TestType>(value);
+                        }
+                        return run_kernels(inputs);
+                    };
+                    const Outputs<TestType> of_zeros = output_with(0), of_infinities = output_with(infinity);
+                    for_each_index(of_zeros.Y.shape(), [&](const auto& i) {
+                        using Number = headwise::compute_t<TestType>;
+                        REQUIRE(static_cast<Number>(at(of_zeros.Y.view(), i)) ==
+                                static_cast<Number>(at(of_infinities.Y.view(), i)));
+                    });
+                }
+    });
+}
+
 TEMPLATE_TEST_CASE("attention: a key that takes no part has the weight 0, even where the row's sum is NaN",
                    "[attention][nonfinite]", float, double, bfloat16, float16)
 {

@@ -16,7 +16,8 @@ namespace headwise {
 ///
 /// score(i, j) = softcap(scale * q_i . k_j) + mask(i, j) + alibi_slope * (j - position(i)), where position(i) =
 /// i + query_offset, over the keys j that take part; then softmax over j, then the blend of the rows of V. Computed in
-/// compute_t<T>, of whose range scores can use two thirds: larger ones may count as infinite.
+/// compute_t<T>, of whose range scores can use two thirds: larger ones may count as infinite, and sums of V's elements,
+/// one for each key that takes part, must not leave it. Positions stop at the ends of std::int64_t.
 ///
 /// Key j takes part in query i's row when all hold:
 ///   j < kv_lengths[item] (default n_kv); causal: j <= position(i); left_window >= 0: j >= position(i) - left_window;

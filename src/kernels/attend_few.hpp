@@ -248,7 +248,8 @@ private:
         return xsimd::all(difference == set<Arch, T>(T(0)));
     }
 
-    /// The row again, V touched only at keys that the mask includes.
+    /// The row again, V touched only at keys that the mask includes. In the order of blend_few, so that what an excluded
+    /// row of V holds changes no bit.
     __attribute__((noinline)) void redo_carefully(Row& row) const
     {
         const VisibleKeys<Arch, T, E> visible(block);
@@ -258,11 +259,19 @@ private:
             const Tile k(block.k, tile, block.d_k), v(block.v, tile, block.d_v);
             enter(row, tile);
             weigh_keys(&row, 1, k);
-            for (std::int64_t j = row.from; j < row.to; ++j) {
-                if (!visible.sees(*row.given, tile + j)) continue;
-                for (std::int64_t c = 0; c < block.d_v; ++c)
-                    row.o[c] += row.s[j] * widened<Arch, T>(v.rows[j * v.stride + c]);
-            }
+            const auto add = [&](std::int64_t j) {
+                if (!visible.sees(*row.given, tile + j)) return;
+                const E* const of_key = v.rows + j * v.stride;
+                std::int64_t c = 0;
+                for (; c + n <= block.d_v; c += n)
+                    write(row.o + c, multiply_add(load_widened<Arch, T>(of_key + c), set<Arch, T>(row.s[j]),
+                                                  load<Arch, T>(row.o + c)));
+                for (; c < block.d_v; ++c) row.o[c] += row.s[j] * widened<Arch, T>(of_key[c]);
+            };
+            const std::int64_t distance = row.to > row.from ? (row.to - row.from) / blend_streams : 0;
+            for (std::int64_t step = 0; step < distance; ++step)
+                for (int stream = 0; stream < blend_streams; ++stream) add(row.from + step + stream * distance);
+            for (std::int64_t j = row.from + blend_streams * distance; j < row.to; ++j) add(j);
         }
     }
 

@@ -42,8 +42,9 @@ void apply_softcap(const ScoreTile<T>& tile, T softcap)
     for (; v < vectors; ++v) apply(tile.s + v * n, std::integral_constant<int, 1>());
 }
 
-/// s[key][lane] += slope[lane] * (key - position[lane]). The distance is exact up to 2^24 (2^53); it is counted from where
-/// the tile begins in the grid, whatever keys the panel's other rows see, so that it is one number for a row beyond, too.
+/// s[key][lane] += slope[lane] * (key - position[lane]). The distance is exact up to a tile less than 2^24 (2^53); it is
+/// counted from where the tile begins in the grid, whatever keys the panel's other rows see, so that it is one number for a
+/// row beyond, too.
 template <class Arch, class T>
 void add_alibi(const ScoreTile<T>& tile)
 {
