@@ -1,7 +1,7 @@
 // How the keys of a call with few query rows are cut, so that one key/value head keeps more than one thread busy: a task
 // is all rows of one unit (attend_cut.hpp) of one batch item, for one chunk of its keys. What several chunks leave is
-// merged by a task of its own. Where chunks begin and end depends on the item's sizes alone; whether a call is cut at all, and
-// how far items of equal length are, on what the others see. Nothing depends on the threads.
+// merged by a task of its own. Where chunks begin and end depends on the item's sizes alone; whether a call is cut at all,
+// and how far items of equal length are, on what the others see. Nothing depends on the threads.
 #pragma once
 
 #include <algorithm>
