@@ -32,9 +32,8 @@ public:
     explicit Attend(const AttendBlock<T>& b)
         : block(b),
           scratch(b, b.scratch),
-          key_tile(scratch.key_tile),
           outputs(b, scratch),
-          fetches_tiles(worth_fetching(b, key_tile))
+          fetches_tiles(worth_fetching(b, scratch.key_tile))
     {
     }
 
@@ -48,6 +47,7 @@ public:
             if (panel.state->first_key < first) first = panel.state->first_key;
             if (panel.state->end_key > end) end = panel.state->end_key;
         }
+        const std::int64_t key_tile = scratch.key_tile;
         for (std::int64_t tile = first / key_tile * key_tile; tile < end; tile += key_tile) {
             const KeyTile keys = load_key_tile(tile, first, end, false);
             look_ahead(keys, end);
@@ -81,7 +81,6 @@ private:
 
     const AttendBlock<T>& block;
     const AttendScratch<Arch, T> scratch;
-    const std::int64_t key_tile;
     const AttendOutputs<Arch, T, E> outputs;
     const bool fetches_tiles;
     ReadAhead<Arch> ahead;
@@ -138,7 +137,7 @@ private:
         const auto add = [&](const AttendMatrix& matrix, std::int64_t from, std::int64_t to, std::int64_t width) {
             ahead.add(rows_in_memory<E>(matrix, from, to - from, width));
         };
-        const std::int64_t end_of_next = end - keys.end < key_tile ? end : keys.end + key_tile;
+        const std::int64_t end_of_next = end - keys.end < scratch.key_tile ? end : keys.end + scratch.key_tile;
         // One panel comes to the tile's V when it has scored all of K, and so late that V can still be fetched.
         const bool v_is_next = scratch.panel_count() == 1;
         if (fetches_tiles) {
@@ -165,7 +164,7 @@ private:
         KeyTile keys;
         keys.of_grid = tile;
         keys.first = tile < first ? first : tile;
-        keys.end = tile + key_tile < end ? tile + key_tile : end;
+        keys.end = tile + scratch.key_tile < end ? tile + scratch.key_tile : end;
         keys.k = rows_of(block.k, keys, block.d_k, block.k.copied, scratch.k, keys.k_stride);
         keys.v = rows_of(block.v, keys, block.d_v, block.v.copied || careful, scratch.v, keys.v_stride);
         keys.v_was_cleaned = false;
@@ -200,7 +199,7 @@ private:
         tile.vectors = panel.vectors;
         tile.rows = panel.rows;
         tile.row_count = panel.row_count;
-        const std::int64_t index = block.keeps_weights ? keys.of_grid / key_tile : 0;
+        const std::int64_t index = block.keeps_weights ? keys.of_grid / scratch.key_tile : 0;
         tile.s = scratch.tile_scores(panel, index);
 
         const MaskKind mask = block.has_mask ? mask_of(panel).kind(tile.first, covered(tile)) : MaskKind::open;
@@ -332,6 +331,7 @@ private:
         reset(panel);
         for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) scratch.non_finite[i] = T(0);
         const auto& range = *panel.state;
+        const std::int64_t key_tile = scratch.key_tile;
         for (std::int64_t tile = range.first_key / key_tile * key_tile; tile < range.end_key; tile += key_tile)
             step(panel, load_key_tile(tile, range.first_key, range.end_key, true), true);
         for (std::int64_t i = 0; i < block.d_v * panel.width(); ++i) panel.o[i] += scratch.non_finite[i];

@@ -248,7 +248,7 @@ private:
         return xsimd::all(difference == set<Arch, T>(T(0)));
     }
 
-    /// The row again, V touched only at keys that the mask includes. In the order of blend_few, so that what an excluded
+    /// The row again, V touched only at keys that the mask includes. In the order of step_rows, so that what an excluded
     /// row of V holds changes no bit.
     __attribute__((noinline)) void redo_carefully(Row& row) const
     {
@@ -260,13 +260,7 @@ private:
             enter(row, tile);
             weigh_keys(&row, 1, k);
             const auto add = [&](std::int64_t j) {
-                if (!visible.sees(*row.given, tile + j)) return;
-                const E* const of_key = v.rows + j * v.stride;
-                std::int64_t c = 0;
-                for (; c + n <= block.d_v; c += n)
-                    write(row.o + c, multiply_add(load_widened<Arch, T>(of_key + c), set<Arch, T>(row.s[j]),
-                                                  load<Arch, T>(row.o + c)));
-                for (; c < block.d_v; ++c) row.o[c] += row.s[j] * widened<Arch, T>(of_key[c]);
+                if (visible.sees(*row.given, tile + j)) blend_few<Arch, T, E, 1, 1>(&row, v, {j, 0, 1});
             };
             const std::int64_t distance = row.to > row.from ? (row.to - row.from) / blend_streams : 0;
             for (std::int64_t step = 0; step < distance; ++step)

@@ -4,6 +4,7 @@
 #include "kernels/exp2.hpp"
 #include "kernels/few_rows.hpp"
 #include "kernels/mask_element.hpp"
+#include "kernels/score_terms.hpp"
 
 namespace headwise::kernels {
 
@@ -172,13 +173,13 @@ private:
         return x[0] * set<Arch, T>(block.softcap);
     }
 
-    /// s, of keys key .. key + n - 1, with what their distances add; those as in score_terms.hpp.
+    /// s, of keys key .. key + n - 1, with what their distances add; as in add_alibi.
     static V with_alibi(V s, const AttendRow<T>& row, std::int64_t key)
     {
         alignas(64) T further[n];
         for (int j = 0; j < n; ++j) further[j] = static_cast<T>(j);
-        const T start = static_cast<T>(static_cast<double>(key) - static_cast<double>(row.position));
-        return multiply_add(set<Arch, T>(row.alibi_slope), set<Arch, T>(start) + load<Arch, T>(further), s);
+        const V distance = set<Arch, T>(distance_of<Arch>(row, key)) + load<Arch, T>(further);
+        return multiply_add(set<Arch, T>(row.alibi_slope), distance, s);
     }
 
     static V excluded(V scores, std::int64_t from, std::int64_t to)

@@ -42,6 +42,13 @@ void apply_softcap(const ScoreTile<T>& tile, T softcap)
     for (; v < vectors; ++v) apply(tile.s + v * n, std::integral_constant<int, 1>());
 }
 
+/// How far a key is from a row's position. In double first: the two may be further apart than std::int64_t reaches.
+template <class Arch, class T>
+T distance_of(const AttendRow<T>& row, std::int64_t key)
+{
+    return static_cast<T>(static_cast<double>(key) - static_cast<double>(row.position));
+}
+
 /// s[key][lane] += slope[lane] * (key - position[lane]). The distance is exact up to a tile less than 2^24 (2^53); it is
 /// counted from where the tile begins in the grid, whatever keys the panel's other rows see, so that it is one number for a
 /// row beyond, too.
@@ -56,7 +63,7 @@ void add_alibi(const ScoreTile<T>& tile)
         for (int i = 0; i < n && lane + i < tile.row_count; ++i) {
             const AttendRow<T>& row = tile.rows[lane + i];
             slopes[i] = row.alibi_slope;
-            starts[i] = static_cast<T>(static_cast<double>(tile.of_grid) - static_cast<double>(row.position));
+            starts[i] = distance_of<Arch>(row, tile.of_grid);
         }
         const auto slope = load<Arch, T>(slopes);
         const auto start = load<Arch, T>(starts);
@@ -103,19 +110,18 @@ void exclude_keys(const ScoreTile<T>& tile, T* maximum = nullptr)
         }
         const V first = load<Arch, T>(firsts);
         const V end = load<Arch, T>(ends);
-        const auto exclude = [&](auto from_the_first) __attribute__((always_inline)) {
-            constexpr bool whole_front = decltype(from_the_first)::value;  // no lane excludes keys before its first one
+        const auto exclude = [&]<bool before_first>(std::bool_constant<before_first>) __attribute__((always_inline)) {
             V key = set<Arch, T>(T(0));
             V highest = minus_infinity;
             for (T* s = tile.s + lane; s < tile.s + tile.keys * width; s += width, key = key + set<Arch, T>(T(1))) {
                 V left = xsimd::select(key < end, load<Arch, T>(s), minus_infinity);
-                if constexpr (!whole_front) left = xsimd::select(key < first, minus_infinity, left);
+                if constexpr (before_first) left = xsimd::select(key < first, minus_infinity, left);
                 write(s, left);
                 highest = raised(highest, left);
             }
             if (maximum) write(maximum + lane, raised(load<Arch, T>(maximum + lane), highest));
         };
-        if (latest_first <= 0) exclude(std::true_type());
+        if (latest_first > 0) exclude(std::true_type());
         else exclude(std::false_type());
     }
 }
