@@ -101,8 +101,8 @@ private:
 
     static constexpr std::int64_t min_key_tile = 512;
     static constexpr std::int64_t max_key_tile = 1024;
-    static constexpr std::int64_t turn_keys = 32;  ///< of more rows than that; whole vectors on every instruction set
-    static constexpr int max_together = max_rows < 4 ? max_rows : 4;  ///< rows that share what is loaded of K and V
+    using Order = FewOrder<Arch, T>;
+    static constexpr int blend_streams = Order::blend_streams;
     using V = Vec<Arch, T>;
     using Row = FewRow<T>;
     using Tile = FewTile<E>;
@@ -184,14 +184,16 @@ private:
         const std::int64_t from = some[0].from, to = some[0].to;
         if (from >= to) return;
         const std::int64_t distance = (to - from) / blend_streams;
-        in_turns(count, 0, distance, turn_keys / blend_streams,
-                 [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
-                     blend_few<Arch, T, E, together, blend_streams>(some + i, v, {from + first, distance, end - first});
-                 });
-        in_turns(count, from + blend_streams * distance, to, blend_streams,
-                 [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
-                     blend_few<Arch, T, E, together, 1>(some + i, v, {first, 0, end - first});
-                 });
+        constexpr int most = Order::most_blended;
+        in_turns<most>(count, 0, distance, Order::turn_keys / blend_streams,
+                       [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
+                           blend_few<Arch, T, E, together, blend_streams>(some + i, v,
+                                                                          {from + first, distance, end - first});
+                       });
+        in_turns<most>(count, from + blend_streams * distance, to, blend_streams,
+                       [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
+                           blend_few<Arch, T, E, together, 1>(some + i, v, {first, 0, end - first});
+                       });
     }
 
     /// s = the weights of the tile's keys.
@@ -199,19 +201,20 @@ private:
     {
         const std::int64_t from = some[0].from, to = some[0].to;
         if (from >= to) return;
-        constexpr int streams = FewScores<Arch, T, E>::streams;
+        constexpr int streams = Order::score_streams;
+        constexpr int most = Order::most_together;
         V top[max_rows];
         for (std::int64_t i = 0; i < max_rows; ++i) top[i] = set<Arch, T>(i < count ? some[i].maximum : -infinity<T>);
         const auto score_vectors = [&](std::int64_t first_key, std::int64_t end_key) {
-            in_turns(count, first_key, end_key, turn_keys,
-                     [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
-                         scores.template score_vectors<together>(some + i, k, first, end, top + i);
-                     });
+            in_turns<most>(count, first_key, end_key, Order::turn_keys,
+                           [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
+                               scores.template score_vectors<together>(some + i, k, first, end, top + i);
+                           });
         };
         const std::int64_t whole = rounded(from);
         const std::int64_t distance = to > whole ? (to - whole) / (streams * n) * n : 0;
         score_vectors(from / n * n, whole);
-        in_turns(count, 0, distance, n, [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
+        in_turns<most>(count, 0, distance, n, [&]<int together>(std::int64_t i, std::int64_t first, std::int64_t end) {
             scores.template score_streams<together>(some + i, k, {whole + first, distance, end - first}, top + i);
         });
         score_vectors(whole + streams * distance, to);
@@ -220,20 +223,19 @@ private:
     }
 
     /// work<together>(i, first, end) on what is counted from first to end, for each set of rows i, i + 1, ... that share
-    /// what is loaded of K and V. More rows than one set take turns every few keys, so that all sets but the first find
+    /// what is loaded of K or V, up to `most`. More rows than one set take turns every few keys, so that all sets but the first find
     /// them in the first-level cache.
-    template <class Work>
+    template <int most, class Work>
     static void in_turns(std::int64_t count, std::int64_t from, std::int64_t to, std::int64_t turn, const Work& work)
     {
-        if (count == 1 || count == 2 || count == max_together) turn = to - from;
+        if (count == 1 || count == 2 || count == most) turn = to - from;
         for (std::int64_t key = from; key < to; key += turn) {
             const std::int64_t end = key + turn < to ? key + turn : to;
             std::int64_t i = 0;
-            for (; i + max_together <= count; i += max_together)
-                work.template operator()<max_together>(i, key, end);
-            if constexpr (max_together > 2)
+            for (; i + most <= count; i += most) work.template operator()<most>(i, key, end);
+            if constexpr (most > 2)
                 for (; i + 2 <= count; i += 2) work.template operator()<2>(i, key, end);
-            if constexpr (max_together > 1)
+            if constexpr (most > 1)
                 if (i < count) work.template operator()<1>(i, key, end);
         }
     }

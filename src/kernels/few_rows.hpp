@@ -19,10 +19,41 @@ struct FewRow {
     std::int64_t to;
 };
 
-// K and V are read in several streams side by side, far from each other: hardware then keeps more reads from memory in
-// flight, as long as it is led through each stream row by row (Zen 3, bytes a second: one stream 16 GB, two 20, four to
-// eight 22 to 25; rows of 512 bytes that lie side by side in a stream, read line by line, take it back to 12; software
-// that fetches ahead stops at 15, what a core can wait for). So the keys of a tile are cut in as many parts.
+/// The order in which K and V are read, which counts more than the arithmetic.
+///
+/// Without AVX-512 in several streams side by side, far from each other: hardware then keeps more reads from memory in
+/// flight, as long as it is led through each stream row by row (Zen 3, bytes a second: one stream 16 GB, two 20, four to
+/// eight 22 to 25; rows of 512 bytes that lie side by side in a stream, read line by line, take it back to 12; software
+/// that fetches ahead stops at 15, what a core can wait for). So the keys of a tile are cut in as many parts.
+///
+/// With AVX-512 in one stream, each row from its first line to its last: Zen 4 reads 25 to 28 GB a second as one to four
+/// streams, and the kernels 1.15 to 1.25 times as fast as with streams. Rows that share what is loaded multiply so long on
+/// it that the hardware's reading falls behind, so what they come to is fetched: 1.35 to 1.55 times as fast. For a single
+/// row that lost, 0.8 to 0.9.
+template <class Arch, class T>
+struct FewOrder {
+    static constexpr int lanes = lanes_of<Arch, T>;
+#if defined(__AVX512F__)
+    static constexpr bool one_stream = true;
+#else
+    static constexpr bool one_stream = false;
+#endif
+    static constexpr int most_score_streams = one_stream ? 1 : 4;
+    static constexpr int score_streams = lanes < most_score_streams ? lanes : most_score_streams;
+    static constexpr int blend_streams = one_stream ? 1 : 8;
+    static constexpr int most_together = lanes / 2 < 4 ? lanes / 2 : 4;  ///< rows that share what is loaded of K
+    static constexpr int most_blended = one_stream && most_together > 2 ? 2 : most_together;  ///< likewise of V
+    static constexpr std::int64_t turn_keys = 32;  ///< of more rows than that; whole vectors on every instruction set
+
+    /// How many rows of K and of V ahead lines are fetched while `rows` share them. V: past the turn.
+    static constexpr std::int64_t k_ahead(int rows) { return one_stream && rows > 1 ? 16 : 0; }
+    static constexpr std::int64_t v_ahead(int rows) { return one_stream && rows > 1 ? 2 * turn_keys : 0; }
+
+    /// Accumulators side by side, to hide the latency of the multiply-adds.
+    static constexpr int chains = 8;
+    /// Columns of V, in vectors, that `rows` rows sum in registers.
+    static constexpr int blended_vectors(int rows) { return one_stream ? chains : chains / rows; }
+};
 
 /// Keys of some streams: `steps` of each, the streams `distance` apart.
 struct FewKeys {
@@ -47,8 +78,6 @@ struct FewTile {
     {
     }
 };
-
-inline constexpr int few_chains = 8;  ///< accumulators side by side, to hide the latency of the multiply-adds
 
 /// The largest number of x.
 template <class Arch, class T>

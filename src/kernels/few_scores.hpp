@@ -18,7 +18,7 @@ public:
     /// What queries are multiplied with.
     T scale() const { return block.natural ? block.scale : block.scale * log2e<T>; }
 
-    static constexpr int streams = lanes_of<Arch, T> < 4 ? lanes_of<Arch, T> : 4;
+    static constexpr int streams = FewOrder<Arch, T>::score_streams;
 
     /// s[j] = the scores but for the mask, -inf for keys outside the rows' bounds. The steps fill vectors.
     template <int count>
@@ -74,7 +74,9 @@ private:
     HEADWISE_INLINE void products(const FewRow<T>* some, const FewTile<E>& k, std::int64_t key, std::int64_t distance,
                                   V* of_rows) const
     {
-        constexpr int together = few_chains / count < streams ? few_chains / count : streams;  // keys
+        constexpr int chains = FewOrder<Arch, T>::chains;
+        constexpr int together = chains / count < streams ? chains / count : streams;  // keys
+        constexpr std::int64_t rows_ahead = FewOrder<Arch, T>::k_ahead(count);
         const std::int64_t last = some[0].to - 1;
         const std::int64_t whole = block.d_k / n * n;
         V sums[count][n];
@@ -94,6 +96,7 @@ private:
                     for (int r = 0; r < count; ++r) q[r] = in_register<Arch, T>(load<Arch, T>(some[r].q + c));
                     HEADWISE_UNROLL
                     for (int j = 0; j < together; ++j) {
+                        if constexpr (rows_ahead > 0) fetch_line<Arch>(at[j] + c, rows_ahead * k.stride);
                         const V x = load_widened<Arch, T>(at[j] + c);
                         HEADWISE_UNROLL
                         for (int r = 0; r < count; ++r) part[r][j] = multiply_add(x, q[r], part[r][j]);
