@@ -3,10 +3,10 @@
 //
 //     y[i] = sum over j of softmax_j(score(i, j)) v[j]       score(i, j): AttentionOptions in attention.hpp
 //
-// The block's rows are cut into panels of W query tokens. The loop over key tiles is outside, that over panels inside, so
-// that a tile of K and V is read from near memory by all panels. Everything a panel computes depends on its own rows
-// and on the fixed grid of key tiles only, never on the block: that is why results do not depend on how the plan cuts
-// the work.
+// The block's rows are cut into panels of W query tokens, fewer where that pays (rows_of_panel). The loop over key tiles is outside, that over panels inside, so
+// that a tile of K and V is read from near memory by all panels. What a row computes depends on its own keys and on the
+// fixed grid of key tiles only, never on the block or on the panel's other rows: keys that only those see have the weight
+// 0. That is why results do not depend on how the plan cuts the work, nor on how wide the panels are.
 //
 // Excluded keys. A panel's keys run from the first to the last that any of its rows sees; what single rows do not see
 // becomes -inf after the product, hence a weight of exactly 0. But 0 * NaN is NaN: if V has NaN or infinity in a row
@@ -31,7 +31,7 @@ class Attend {
 public:
     explicit Attend(const AttendBlock<T>& b)
         : block(b),
-          scratch(b, b.scratch),
+          scratch(b, b.scratch, rows_of_panel<Arch, T>(b)),
           outputs(b, scratch),
           fetches_tiles(worth_fetching(b, scratch.key_tile))
     {
@@ -374,9 +374,13 @@ bool attends_few(const AttendBlock<T>& block)
 template <class Arch, class T>
 std::int64_t attend_scratch(const AttendBlock<T>& block)
 {
-    const std::int64_t panels = AttendScratch<Arch, T>(block, nullptr).size();
-    const std::int64_t few = AttendFew<Arch, T, T>::size(block);
-    return panels > few ? panels : few;
+    using Shape = TileShape<Arch, T>;
+    std::int64_t most = AttendFew<Arch, T, T>::size(block);
+    for (const std::int64_t rows : {Shape::panel_tokens, Shape::lanes}) {
+        const std::int64_t panels = AttendScratch<Arch, T>(block, nullptr, rows).size();
+        most = panels > most ? panels : most;
+    }
+    return most;
 }
 
 }  // namespace headwise::kernels

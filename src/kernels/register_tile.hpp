@@ -80,7 +80,10 @@ HEADWISE_INLINE void register_tile(const TileOperands<T>& t)
     const T* column = t.a;
     const T* ahead = t.ahead;
     std::int64_t k = 0;
-    for (; k + steps <= t.depth; k += steps) {
+    constexpr int last_steps = Rows * Vectors > TileShape<Arch, T>::stores_at_once ? TileShape<Arch, T>::steps_between : 0;
+    const bool ends_by_vector = last_steps > 0 && t.depth >= last_steps;
+    const std::int64_t depth = ends_by_vector ? t.depth - last_steps : t.depth;
+    for (; k + steps <= depth; k += steps) {
         if constexpr (stage == Stage::project_far) {
             constexpr int line = 64 / sizeof(T);
             HEADWISE_UNROLL
@@ -91,10 +94,21 @@ HEADWISE_INLINE void register_tile(const TileOperands<T>& t)
         for (int u = 0; u < steps; ++u) add_products(k + u, column + u * t.a_stride);
         column += steps * t.a_stride;
     }
-    for (; k < t.depth; ++k, column += t.a_stride) add_products(k, column);
+    for (; k < depth; ++k, column += t.a_stride) add_products(k, column);
 
     HEADWISE_UNROLL
     for (int v = 0; v < Vectors; ++v) {
+        if (ends_by_vector) {
+            HEADWISE_UNROLL
+            for (int u = 0; u < last_steps; ++u) {
+                const V b_row = load<Arch, T>(b + u * width + v * n);
+                HEADWISE_UNROLL
+                for (int m = 0; m < Rows; ++m) {
+                    const T element = stage == Stage::score ? row[m][k + u] : column[u * t.a_stride + m];
+                    accumulator[m][v] = multiply_add(set<Arch, T>(element), b_row, accumulator[m][v]);
+                }
+            }
+        }
         HEADWISE_UNROLL
         for (int m = 0; m < Rows; ++m) write(t.c + m * width + v * n, accumulator[m][v]);
         if constexpr (stage == Stage::score) {
