@@ -14,7 +14,7 @@ constexpr KernelTable<T> make_table(Target target)
     table.target = target;
     table.lanes = Shape::lanes;
     table.max_vectors = Shape::max_vectors;
-    table.projects_few = &ProjectFew<Arch, T>::takes;
+    table.projects_few = &ProjectFew<Arch, T>::takes_last;
     table.key_tile = &Shape::key_tile;
     table.rows_to_panel = &rows_to_panel<Arch, T>;
     table.panel_to_rows = &panel_to_rows<Arch, T>;

@@ -25,6 +25,16 @@ public:
         return tokens <= most_tokens && 4 * tokens <= 3 * width_of(static_cast<int>(tokens));
     }
 
+    /// Whether it beats the second vector of a panel of two.
+    static constexpr bool takes_second_vector(std::int64_t tokens)
+    {
+        return TileShape<Arch, T>::narrow_is_cheap && tokens > n && takes(tokens - n);
+    }
+
+    /// Whether either is the case.
+    static constexpr bool takes_last(std::int64_t tokens) { return takes(tokens) || takes_second_vector(tokens); }
+
+    /// The columns of c for p.tokens tokens, and those after them up to a whole vector; p.vectors may be more.
     static void run(const Projection<T>& p)
     {
         using Function = void (*)(const Projection<T>&);
@@ -158,7 +168,7 @@ private:
     {
         constexpr int left = group.vectors() - first_vector;
         constexpr int vectors = left < group.at_once ? left : group.at_once;
-        constexpr int width = width_of(tokens);
+        const std::int64_t width = p.vectors * n;
         const T* a[groups * group.strips];
         HEADWISE_UNROLL
         for (int i = 0; i < groups * group.strips; ++i) a[i] = strips[i] + first * strip_rows;
@@ -281,7 +291,7 @@ private:
     static void finish(const Projection<T>& p, std::int64_t first, std::int64_t distance, int g,
                        const T (&sums)[tokens][numbers])
     {
-        constexpr int width = width_of(tokens);
+        const std::int64_t width = p.vectors * n;
         T* c[numbers] = {};  // null for rows past the matrix's last one
         each_row<group>(p, first, distance, g, [&](int i, std::int64_t row) { c[i] = p.c + row * width; });
         for (int vector = 0; vector < numbers; vector += n) {

@@ -37,12 +37,13 @@ struct TileOperands {
     const T* ahead = nullptr;       ///< project_far: what is fetched meanwhile, `depth` numbers a row
 };
 
-template <class Arch, class T, Stage stage, int Rows, int Vectors>
+/// Pitch: the vectors of a row of B and C, of which the tile has the first `Vectors`.
+template <class Arch, class T, Stage stage, int Rows, int Vectors, int Pitch>
 HEADWISE_INLINE void register_tile(const TileOperands<T>& t)
 {
     using V = Vec<Arch, T>;
     constexpr int n = lanes_of<Arch, T>;
-    constexpr int width = Vectors * n;
+    constexpr int width = Pitch * n;
     constexpr int steps = 2;  // of k in one turn of the loop; 4 and 8 lost up to a tenth, 1 a little
     V accumulator[Rows][Vectors];
 
@@ -120,14 +121,14 @@ HEADWISE_INLINE void register_tile(const TileOperands<T>& t)
     }
 }
 
-template <class Arch, class T, Stage stage, int Rows, int Vectors>
+template <class Arch, class T, Stage stage, int Rows, int Vectors, int Pitch>
 void small_tile(const TileOperands<T>& t)
 {
-    register_tile<Arch, T, stage, Rows, Vectors>(t);
+    register_tile<Arch, T, stage, Rows, Vectors, Pitch>(t);
 }
 
 /// A tile of `rows` rows, 1 .. Rows, for what is left of a product after its full tiles.
-template <class Arch, class T, Stage stage, int Rows, int Vectors>
+template <class Arch, class T, Stage stage, int Rows, int Vectors, int Pitch>
 HEADWISE_INLINE void partial_tile(int rows, const TileOperands<T>& t)
 {
     using Function = void (*)(const TileOperands<T>&);
@@ -135,7 +136,7 @@ HEADWISE_INLINE void partial_tile(int rows, const TileOperands<T>& t)
         struct Table {
             Function of_rows[sizeof...(I)];
         };
-        return Table{{&small_tile<Arch, T, stage, I + 1, Vectors>...}};
+        return Table{{&small_tile<Arch, T, stage, I + 1, Vectors, Pitch>...}};
     }(std::make_integer_sequence<int, Rows>());
     functions.of_rows[rows - 1](t);
 }
@@ -152,27 +153,27 @@ HEADWISE_INLINE void advance(TileOperands<T>& t, std::int64_t rows, int width)
 
 /// All rows of a product: full tiles, and the last rows, fewer than two tiles, in two halves, since a tile of few rows
 /// cannot hide the latency of its multiply-adds. before_tile() is called before each of them.
-template <class Arch, class T, Stage stage, int Vectors, class BeforeTile>
+template <class Arch, class T, Stage stage, int Vectors, int Pitch, class BeforeTile>
 HEADWISE_INLINE void tile_rows(TileOperands<T> t, std::int64_t rows, const BeforeTile& before_tile)
 {
     constexpr int tile = TileShape<Arch, T>::rows(Vectors);
-    constexpr int width = Vectors * lanes_of<Arch, T>;
+    constexpr int width = Pitch * lanes_of<Arch, T>;
     while (rows == tile || rows >= 2 * tile) {
         before_tile();
-        register_tile<Arch, T, stage, tile, Vectors>(t);
+        register_tile<Arch, T, stage, tile, Vectors, Pitch>(t);
         advance<stage>(t, tile, width);
         rows -= tile;
     }
     if (rows > tile) {
         const std::int64_t half = (rows + 1) / 2;
         before_tile();
-        partial_tile<Arch, T, stage, tile, Vectors>(static_cast<int>(half), t);
+        partial_tile<Arch, T, stage, tile, Vectors, Pitch>(static_cast<int>(half), t);
         advance<stage>(t, half, width);
         rows -= half;
     }
     if (rows == 0) return;
     before_tile();
-    partial_tile<Arch, T, stage, tile, Vectors>(static_cast<int>(rows), t);
+    partial_tile<Arch, T, stage, tile, Vectors, Pitch>(static_cast<int>(rows), t);
 }
 
 struct Nothing {
@@ -184,8 +185,8 @@ HEADWISE_INLINE void tile_rows(const TileOperands<T>& t, std::int64_t rows, int 
                                const BeforeTile& before_tile = {})
 {
     static_assert(TileShape<Arch, T>::max_vectors == 2);
-    if (vectors == 2) tile_rows<Arch, T, stage, 2>(t, rows, before_tile);
-    else tile_rows<Arch, T, stage, 1>(t, rows, before_tile);
+    if (vectors == 2) tile_rows<Arch, T, stage, 2, 2>(t, rows, before_tile);
+    else tile_rows<Arch, T, stage, 1, 1>(t, rows, before_tile);
 }
 
 }  // namespace headwise::kernels
