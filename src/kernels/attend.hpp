@@ -3,10 +3,11 @@
 //
 //     y[i] = sum over j of softmax_j(score(i, j)) v[j]       score(i, j): AttentionOptions in attention.hpp
 //
-// The block's rows are cut into panels of W query tokens, fewer where that pays (rows_of_panel). The loop over key tiles is outside, that over panels inside, so
-// that a tile of K and V is read from near memory by all panels. What a row computes depends on its own keys and on the
-// fixed grid of key tiles only, never on the block or on the panel's other rows: keys that only those see have the weight
-// 0. That is why results do not depend on how the plan cuts the work, nor on how wide the panels are.
+// The block's rows are cut into panels of W query tokens, fewer where that pays (rows_of_panel). The loop over key
+// tiles is outside, that over panels inside, so that a tile of K and V is read from near memory by all panels. What a
+// row computes depends on its own keys and on the fixed grid of key tiles only, never on the block or on the panel's
+// other rows: keys that only those see have the weight 0. That is why results do not depend on how the plan cuts the
+// work, nor on how wide the panels are.
 //
 // Excluded keys. A panel's keys run from the first to the last that any of its rows sees; what single rows do not see
 // becomes -inf after the product, hence a weight of exactly 0. But 0 * NaN is NaN: if V has NaN or infinity in a row

@@ -223,8 +223,8 @@ private:
     }
 
     /// work<together>(i, first, end) on what is counted from first to end, for each set of rows i, i + 1, ... that share
-    /// what is loaded of K or V, up to `most`. More rows than one set take turns every few keys, so that all sets but the first find
-    /// them in the first-level cache.
+    /// what is loaded of K or V, up to `most`. More rows than one set take turns every few keys, so that all sets but
+    /// the first find them in the first-level cache.
     template <int most, class Work>
     static void in_turns(std::int64_t count, std::int64_t from, std::int64_t to, std::int64_t turn, const Work& work)
     {

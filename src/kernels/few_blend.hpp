@@ -62,8 +62,9 @@ template <class Arch, class T, class E, int count, int streams>
 HEADWISE_INLINE void blend_keys(FewRow<T>* some, const FewTile<E>& v, const FewKeys& keys, const T* s,
                                 std::ptrdiff_t row_apart, std::int64_t apart)
 {
+    constexpr int vectors = FewOrder<Arch, T>::blended_vectors(count);
     std::int64_t c = 0;
-    blend_columns<Arch, T, E, count, FewOrder<Arch, T>::blended_vectors(count), streams>(some, v, keys, s, row_apart, apart, c);
+    blend_columns<Arch, T, E, count, vectors, streams>(some, v, keys, s, row_apart, apart, c);
     for (; c < v.width; ++c) {
         for (int r = 0; r < count; ++r) {
             T sum = some[r].o[c];
@@ -78,8 +79,8 @@ HEADWISE_INLINE void blend_keys(FewRow<T>* some, const FewTile<E>& v, const FewK
     }
 }
 
-/// o += sum of s V over the keys. In several streams, rows that share V do a step at a time, so that each row of V is read
-/// as a whole, once, though the sums of all its columns fit no registers.
+/// o += sum of s V over the keys. In several streams, rows that share V do a step at a time, so that each row of V is
+/// read as a whole, once, though the sums of all its columns fit no registers.
 template <class Arch, class T, class E, int count, int streams>
 void blend_few(FewRow<T>* some, const FewTile<E>& v, const FewKeys& keys)
 {

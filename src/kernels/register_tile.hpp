@@ -81,7 +81,8 @@ HEADWISE_INLINE void register_tile(const TileOperands<T>& t)
     const T* column = t.a;
     const T* ahead = t.ahead;
     std::int64_t k = 0;
-    constexpr int last_steps = Rows * Vectors > TileShape<Arch, T>::stores_at_once ? TileShape<Arch, T>::steps_between : 0;
+    using Shape = TileShape<Arch, T>;
+    constexpr int last_steps = Rows * Vectors > Shape::stores_at_once ? Shape::steps_between : 0;
     const bool ends_by_vector = last_steps > 0 && t.depth >= last_steps;
     const std::int64_t depth = ends_by_vector ? t.depth - last_steps : t.depth;
     for (; k + steps <= depth; k += steps) {
