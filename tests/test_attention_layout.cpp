@@ -228,3 +228,43 @@ TEST_CASE("attention: offsets beyond 2^31 elements", "[attention][layout]")
         CHECK(same_bits(weights, weights_dense.view()));
     });
 }
+
+// Panels are as wide as the bounds of a block's rows make worth while, and blocks begin where the call does: a slice of
+// the queries meets other panels than the whole call.
+TEMPLATE_TEST_CASE("attention: a row has the same bits whatever queries are beside it", "[attention][layout]", float,
+                   double)
+{
+    constexpr std::int64_t n = 276, slice = 32;
+    for_each_target([&](Target target) {
+        Problem causal{.b = 1, .h = 2, .h_kv = 2, .n_q = n, .n_kv = n, .d_k = 24, .d_v = 40, .causal = true};
+        Problem window = causal;
+        window.left_window = 50;
+        Problem small = causal;
+        small.d_k = small.d_v = 8;
+        Problem biased = causal;
+        biased.alibi = true;
+        for (const Problem& p : {causal, window, small, biased})
+            for (const bool spoilt : {false, true}) {
+                const Inputs<TestType> inputs(p);
+                if (spoilt)
+                    for (std::int64_t c = 0; c < p.d_v; c += 3)
+                        inputs.V.view()(0, 1, n - 60, c) = std::numeric_limits<TestType>::infinity();
+                const Outputs<TestType> all = run_kernels(inputs);
+                const auto part = [](auto view, std::int64_t first, std::int64_t count) {
+                    view.data += first * view.strides[2];
+                    view.shape[2] = count;
+                    return view;
+                };
+                for (std::int64_t first = 0; first < n; first += slice) {
+                    const std::int64_t count = std::min(slice, n - first);
+                    auto options = inputs.options();
+                    options.query_offset = first;
+                    const Tensor<TestType, 4> Y({1, p.h, count, p.d_v});
+                    headwise::attention(part(inputs.Q.input(), first, count), inputs.K.input(), inputs.V.input(),
+                                        Y.view(), options);
+                    INFO(headwise::name(target) << ", d_k " << p.d_k << ", from " << first << ", spoilt " << spoilt);
+                    CHECK(same_bits(part(all.Y.view(), first, count), Y.view()));
+                }
+            }
+    });
+}
