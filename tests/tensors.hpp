@@ -51,6 +51,15 @@ private:
     std::uint64_t state_;
 };
 
+/// The tokens first ... first + count - 1 of a tensor (batch, heads, tokens, width).
+template <class T>
+headwise::TensorView<T, 4> tokens_of(headwise::TensorView<T, 4> view, std::int64_t first, std::int64_t count)
+{
+    view.data += first * view.strides[2];
+    view.shape[2] = count;
+    return view;
+}
+
 /// Bytes that end where a page begins that cannot be touched; another such page lies before them.
 class GuardedMemory {
 public:

@@ -168,17 +168,12 @@ TEST_CASE("ragged: each sequence gets the bits of attention() on it alone", "[ra
         for (std::size_t i = 0; i < q_lengths.size(); ++i) {
             const std::int64_t q = ragged.q_starts.input()(static_cast<std::int64_t>(i));
             const std::int64_t kv = ragged.kv_starts.input()(static_cast<std::int64_t>(i));
-            const auto part = [](const auto& all, std::int64_t first, std::int64_t count) {
-                auto view = all;
-                view.data += first * view.strides[2];
-                view.shape[2] = count;
-                return view;
-            };
             const Tensor<float, 4> alone({1, 4, q_lengths[i], 24});
-            headwise::attention(part(inputs.Q.input(), q, q_lengths[i]), part(inputs.K.input(), kv, kv_lengths[i]),
-                                part(inputs.V.input(), kv, kv_lengths[i]), alone.view(), inputs.options());
+            headwise::attention(tokens_of(inputs.Q.input(), q, q_lengths[i]),
+                                tokens_of(inputs.K.input(), kv, kv_lengths[i]),
+                                tokens_of(inputs.V.input(), kv, kv_lengths[i]), alone.view(), inputs.options());
             INFO(headwise::name(target) << ", sequence " << i << " of " << q_lengths.size());
-            CHECK(same_bits(part(got.Y.view(), q, q_lengths[i]), alone.view()));
+            CHECK(same_bits(tokens_of(got.Y.view(), q, q_lengths[i]), alone.view()));
         }
     };
     for_each_target([&](Target target) {

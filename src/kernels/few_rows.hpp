@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/attend_block.hpp"
-#include "kernels/simd.hpp"
+#include "kernels/tile_shape.hpp"
 
 namespace headwise::kernels {
 
@@ -33,11 +33,7 @@ struct FewRow {
 template <class Arch, class T>
 struct FewOrder {
     static constexpr int lanes = lanes_of<Arch, T>;
-#if defined(__AVX512F__)
-    static constexpr bool one_stream = true;
-#else
-    static constexpr bool one_stream = false;
-#endif
+    static constexpr bool one_stream = TileShape<Arch, T>::is_avx512;
     static constexpr int most_score_streams = one_stream ? 1 : 4;
     static constexpr int score_streams = lanes < most_score_streams ? lanes : most_score_streams;
     static constexpr int blend_streams = one_stream ? 1 : 8;

@@ -18,18 +18,19 @@ struct TileShape {
 #else
     static constexpr int registers = 16;
 #endif
+    static constexpr bool is_avx512 = lanes * sizeof(T) == 64;
     static constexpr int max_vectors = 2;
     static constexpr int panel_tokens = max_vectors * lanes;
 
     /// Whether panels of one vector take little longer for what they compute: with AVX-512 a core that starts one
     /// multiply-add a cycle has loads to spare for each of them to have its own. (Zen 4: 1 to 4 % longer.)
-    static constexpr bool narrow_is_cheap = registers == 32 && sizeof(T) * lanes == 64;
+    static constexpr bool narrow_is_cheap = is_avx512;
 
     /// A tile of more accumulators than `stores_at_once` ends vector by vector, the last `steps_between` steps of k of the
     /// next one between the stores: Zen 4 takes 12 stores of 64 bytes while it multiplies, but stands still for 24. (24
     /// stores in a row after 192 to 768 multiply-adds cost 46 to 48 cycles, in two parts with 12 multiply-adds between
     /// them 37, with 24 13 to 17, with 36 none to 2, with 48 14; 24 stores of 32 bytes cost nothing.)
-    static constexpr int stores_at_once = lanes * sizeof(T) == 64 ? 12 : 24;
+    static constexpr int stores_at_once = is_avx512 ? 12 : 24;
     static constexpr int steps_between = 3;
 
     static constexpr int rows(int vectors) { return registers == 32 || vectors == 1 ? 12 : 6; }
