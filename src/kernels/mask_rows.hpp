@@ -112,12 +112,12 @@ private:
         std::int64_t key = 0;
         if (stride == 1) {
             for (; key + n <= tile.keys; key += n) {
-                V square[n];
+                typename Native<Arch, T>::Values square[n];
                 HEADWISE_UNROLL
-                for (int i = 0; i < n; ++i) square[i] = Element::vector(from[i] + key);
+                for (int i = 0; i < n; ++i) square[i] = values_of(Element::vector(from[i] + key));
                 transpose<Arch, T>(square);
                 HEADWISE_UNROLL
-                for (int i = 0; i < n; ++i) add_key(key + i, square[i]);
+                for (int i = 0; i < n; ++i) add_key(key + i, from_native<Arch, T>(square[i]));
             }
         }
         for (; key < tile.keys; ++key) {

@@ -11,24 +11,27 @@
 namespace headwise::kernels {
 
 /// The first whole squares of `count` rows, as many as there are, to the panel whose rows are `width` apart; returns how
-/// many numbers of each row that is. `all`: count is n, which spares asking of each row whether there is one.
+/// many numbers of each row that is. `all`: there is a row for each column of a square, which spares asking.
 template <class Arch, class T, bool all, class E>
 HEADWISE_INLINE std::int64_t gather_squares(T* panel, int width, const E* const* rows, std::int64_t count,
                                             std::int64_t depth, T factor)
 {
-    constexpr int n = lanes_of<Arch, T>;
+    constexpr int n = square_lanes<Arch, T>;
     const E* row[n];
     HEADWISE_UNROLL
     for (int i = 0; i < n; ++i) row[i] = all || i < count ? rows[i] : nullptr;
     std::int64_t k = 0;
     for (; k + n <= depth; k += n) {
-        Vec<Arch, T> square[n];
+        SquareRow<Arch, T> square[n] = {};
         HEADWISE_UNROLL
         for (int i = 0; i < n; ++i)
-            square[i] = all || i < count ? load_widened<Arch, T>(row[i] + k) : set<Arch, T>(T(0));
+            if (all || i < count) square[i] = widened_numbers<Arch, T, n>(row[i] + k);
         transpose<Arch, T>(square);
         HEADWISE_UNROLL
-        for (int i = 0; i < n; ++i) write(panel + (k + i) * width, square[i] * set<Arch, T>(factor));
+        for (int i = 0; i < n; ++i) {
+            square[i] *= factor;
+            __builtin_memcpy(panel + (k + i) * width, &square[i], sizeof square[i]);
+        }
     }
     return k;
 }
@@ -38,8 +41,8 @@ template <class Arch, class T, class E>
 void gather_panel(T* panel, int vectors, const E* const* rows, std::int64_t tokens, std::ptrdiff_t column_stride,
                   std::int64_t depth, T factor)
 {
-    constexpr int n = lanes_of<Arch, T>;
-    const int width = vectors * n;
+    constexpr int n = square_lanes<Arch, T>;
+    const int width = vectors * lanes_of<Arch, T>;
     for (int first = 0; first < width; first += n) {
         const std::int64_t here = tokens - first < n ? tokens - first : n;
         std::int64_t k = 0;
@@ -58,20 +61,24 @@ template <class Arch, class T, bool all>
 HEADWISE_INLINE std::int64_t scatter_squares(const T* panel, int width, T* const* rows, std::int64_t count,
                                              std::int64_t depth, const T* factor)
 {
-    constexpr int n = lanes_of<Arch, T>;
-    const Vec<Arch, T> factors = load<Arch, T>(factor);
+    constexpr int n = square_lanes<Arch, T>;
+    SquareRow<Arch, T> factors;
+    __builtin_memcpy(&factors, factor, sizeof factors);
     T* row[n];
     HEADWISE_UNROLL
     for (int i = 0; i < n; ++i) row[i] = all || i < count ? rows[i] : nullptr;
     std::int64_t k = 0;
     for (; k + n <= depth; k += n) {
-        Vec<Arch, T> square[n];
+        SquareRow<Arch, T> square[n];
         HEADWISE_UNROLL
-        for (int i = 0; i < n; ++i) square[i] = load<Arch, T>(panel + (k + i) * width) * factors;
+        for (int i = 0; i < n; ++i) {
+            __builtin_memcpy(&square[i], panel + (k + i) * width, sizeof square[i]);
+            square[i] *= factors;
+        }
         transpose<Arch, T>(square);
         HEADWISE_UNROLL
         for (int i = 0; i < n; ++i)
-            if (all || i < count) write(row[i] + k, square[i]);
+            if (all || i < count) __builtin_memcpy(row[i] + k, &square[i], sizeof square[i]);
     }
     return k;
 }
@@ -82,8 +89,8 @@ template <class Arch, class T, class E>
 void scatter_panel(const T* panel, int vectors, E* const* rows, std::int64_t tokens, std::ptrdiff_t column_stride,
                    std::int64_t depth, const T* factor)
 {
-    constexpr int n = lanes_of<Arch, T>;
-    const int width = vectors * n;
+    constexpr int n = square_lanes<Arch, T>;
+    const int width = vectors * lanes_of<Arch, T>;
     for (int first = 0; first < tokens; first += n) {
         const std::int64_t here = tokens - first < n ? tokens - first : n;
         std::int64_t k = 0;

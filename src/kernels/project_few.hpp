@@ -294,18 +294,19 @@ private:
         const std::int64_t width = p.vectors * n;
         T* c[numbers] = {};  // null for rows past the matrix's last one
         each_row<group>(p, first, distance, g, [&](int i, std::int64_t row) { c[i] = p.c + row * width; });
-        for (int vector = 0; vector < numbers; vector += n) {
+        constexpr int m = square_lanes<Arch, T>;
+        constexpr int columns = (tokens + n - 1) / n * n;
+        for (int number = 0; number < numbers; number += m) {
             HEADWISE_UNROLL
-            for (int token = 0; token < tokens; token += n) {
-                V square[n];
+            for (int token = 0; token < columns; token += m) {
+                SquareRow<Arch, T> square[m] = {};
                 HEADWISE_UNROLL
-                for (int i = 0; i < n; ++i)
-                    square[i] = token + i < tokens ? load<Arch, T>(&sums[0][0] + (token + i) * numbers + vector)
-                                                   : set<Arch, T>(T(0));
+                for (int i = 0; i < m; ++i)
+                    if (token + i < tokens) __builtin_memcpy(&square[i], &sums[token + i][number], sizeof square[i]);
                 transpose<Arch, T>(square);
                 HEADWISE_UNROLL
-                for (int i = 0; i < n; ++i)
-                    if (c[vector + i]) write(c[vector + i] + token, square[i]);
+                for (int i = 0; i < m; ++i)
+                    if (c[number + i]) __builtin_memcpy(c[number + i] + token, &square[i], sizeof square[i]);
             }
         }
     }

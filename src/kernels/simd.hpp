@@ -163,52 +163,72 @@ HEADWISE_INLINE Vec<Arch, T> negative_or(Vec<Arch, T> x, Vec<Arch, T> otherwise)
 }
 
 /// Within each span of numbers, units of low and high in turn: the first halves of the spans to low, the others to high.
-template <class Arch, class T, int unit, int span, int... I>
-HEADWISE_INLINE void interleave(Vec<Arch, T>& low, Vec<Arch, T>& high, std::integer_sequence<int, I...>)
+template <class Arch, int unit, int span, class Row, int... I>
+HEADWISE_INLINE void interleave(Row& low, Row& high, std::integer_sequence<int, I...>)
 {
     constexpr int n = sizeof...(I);
     constexpr auto from = [](int i, int half) {
         const int turn = i % span / unit;
         return i / span * span + half * (span / 2) + turn / 2 * unit + i % unit + (turn % 2 ? n : 0);
     };
-    const auto a = values_of(low);
-    const auto b = values_of(high);
-    low = from_native<Arch, T>(__builtin_shufflevector(a, b, from(I, 0)...));
-    high = from_native<Arch, T>(__builtin_shufflevector(a, b, from(I, 1)...));
+    const Row a = low;
+    const Row b = high;
+    low = __builtin_shufflevector(a, b, from(I, 0)...);
+    high = __builtin_shufflevector(a, b, from(I, 1)...);
 }
 
-/// log2(count) rounds that interleave vector i with vector i + count / 2, the vectors `stride` apart.
-template <class Arch, class T, int unit, int span, int count, int stride>
-HEADWISE_INLINE void interleave_rounds(Vec<Arch, T>* vectors)
+template <class Arch, int unit, int span, class T, int... I>
+HEADWISE_INLINE void interleave(xsimd::batch<T, Arch>& low, xsimd::batch<T, Arch>& high,
+                                std::integer_sequence<int, I...> numbers)
 {
-    Vec<Arch, T> next[count];
+    auto a = values_of(low);
+    auto b = values_of(high);
+    interleave<Arch, unit, span>(a, b, numbers);
+    low = from_native<Arch, T>(a);
+    high = from_native<Arch, T>(b);
+}
+
+/// log2(count) rounds that interleave row i of n numbers with row i + count / 2, the rows `stride` apart.
+template <class Arch, int n, int unit, int span, int count, int stride, class Row>
+HEADWISE_INLINE void interleave_rounds(Row* rows)
+{
+    Row next[count];
     HEADWISE_UNROLL
     for (int round = 1; round < count; round *= 2) {
         HEADWISE_UNROLL
         for (int i = 0; i < count / 2; ++i) {
-            next[2 * i] = vectors[i * stride];
-            next[2 * i + 1] = vectors[(i + count / 2) * stride];
-            interleave<Arch, T, unit, span>(next[2 * i], next[2 * i + 1],
-                                            std::make_integer_sequence<int, lanes_of<Arch, T>>());
+            next[2 * i] = rows[i * stride];
+            next[2 * i + 1] = rows[(i + count / 2) * stride];
+            interleave<Arch, unit, span>(next[2 * i], next[2 * i + 1], std::make_integer_sequence<int, n>());
         }
         HEADWISE_UNROLL
-        for (int i = 0; i < count; ++i) vectors[i * stride] = next[i];
+        for (int i = 0; i < count; ++i) rows[i * stride] = next[i];
     }
 }
 
-/// Transposes a square of lanes x lanes numbers, given as its `lanes` rows: first the small squares within each 128 bits,
-/// whose shuffles cost least, then those squares as wholes.
+/// Numbers in a row of the squares that panels are transposed by: a vector, but no more than 256 bits. A Zen 4 core takes
+/// two shuffles and one store of 256 bits a cycle, and half as many of 512: 16 x 16 numbers as four squares of 8 x 8 take
+/// 44 to 55 cycles, as one 77 to 90.
 template <class Arch, class T>
-HEADWISE_INLINE void transpose(Vec<Arch, T>* square)
+inline constexpr int square_lanes = lanes_of<Arch, T> * sizeof(T) > 32 ? 32 / sizeof(T) : lanes_of<Arch, T>;
+
+template <class Arch, class T>
+using SquareRow = typename Numbers<T, square_lanes<Arch, T>>::type;
+
+/// Transposes a square of numbers, given as its rows in the compiler's own vector type: first the small squares within each
+/// 128 bits, whose shuffles cost least, then those squares as wholes.
+template <class Arch, class T, class Row>
+HEADWISE_INLINE void transpose(Row* square)
 {
-    constexpr int n = lanes_of<Arch, T>;
+    constexpr int n = sizeof(Row) / sizeof(T);
     constexpr int small = 16 / sizeof(T);
     HEADWISE_UNROLL
-    for (int first = 0; first < n; first += small) interleave_rounds<Arch, T, 1, small, small, 1>(square + first);
+    for (int first = 0; first < n; first += small)
+        interleave_rounds<Arch, n, 1, small, small, 1>(square + first);
     if constexpr (n > small) {
         HEADWISE_UNROLL
         for (int first = 0; first < small; ++first)
-            interleave_rounds<Arch, T, small, n, n / small, small>(square + first);
+            interleave_rounds<Arch, n, small, n, n / small, small>(square + first);
     }
 }
 
@@ -222,7 +242,7 @@ HEADWISE_INLINE void sum_rounds(Vec<Arch, T>* vectors)
         for (int i = 0; i < half; ++i) {
             Vec<Arch, T> low = vectors[i * stride];
             Vec<Arch, T> high = vectors[(i + half) * stride];
-            interleave<Arch, T, unit, span>(low, high, std::make_integer_sequence<int, lanes_of<Arch, T>>());
+            interleave<Arch, unit, span>(low, high, std::make_integer_sequence<int, lanes_of<Arch, T>>());
             vectors[i * stride] = low + high;
         }
     }
@@ -262,14 +282,12 @@ HEADWISE_INLINE Words widened_halves(const void* from)
     return __builtin_convertvector(halves, Words);
 }
 
-/// One vector of consecutive elements of storage type E, widened to T. Exact.
-template <class Arch, class T, class E>
-HEADWISE_INLINE Vec<Arch, T> load_widened(const E* from)
+/// n consecutive elements of storage type E, widened to T, in the compiler's own vector type. Exact.
+template <class Arch, class T, int n, class E>
+HEADWISE_INLINE typename Numbers<T, n>::type widened_numbers(const E* from)
 {
-    constexpr int n = lanes_of<Arch, T>;
-    if constexpr (std::is_same_v<E, T>) {
-        return load<Arch, T>(from);
-    } else if constexpr (std::is_same_v<E, bfloat16> || std::is_same_v<E, float16>) {
+    using Values = typename Numbers<T, n>::type;
+    if constexpr (std::is_same_v<E, bfloat16> || std::is_same_v<E, float16>) {
         using Words = typename Numbers<std::uint32_t, n>::type;
         using Floats = typename Numbers<float, n>::type;
         const Words words = widened_halves<Arch, Words, n>(from);
@@ -284,12 +302,20 @@ HEADWISE_INLINE Vec<Arch, T> load_widened(const E* from)
             const Words scaled = (Words)((Floats)(magnitude << 13) * 0x1p112f);
             floats = (Floats)(scaled | special | ((words & 0x8000u) << 16));
         }
-        return from_native<Arch, T>(__builtin_convertvector(floats, typename Native<Arch, T>::Values));
+        return __builtin_convertvector(floats, Values);
     } else {
         typename Numbers<E, n>::type elements;
         __builtin_memcpy(&elements, from, sizeof elements);
-        return from_native<Arch, T>(__builtin_convertvector(elements, typename Native<Arch, T>::Values));
+        return __builtin_convertvector(elements, Values);
     }
+}
+
+/// One vector of consecutive elements of storage type E, widened to T. Exact.
+template <class Arch, class T, class E>
+HEADWISE_INLINE Vec<Arch, T> load_widened(const E* from)
+{
+    if constexpr (std::is_same_v<E, T>) return load<Arch, T>(from);
+    else return from_native<Arch, T>(widened_numbers<Arch, T, lanes_of<Arch, T>>(from));
 }
 
 /// n bytes, up to 8, as the integers of a vector of type Bits. In steps that GCC 12 has instructions for: it takes narrow
