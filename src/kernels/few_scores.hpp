@@ -31,7 +31,7 @@ public:
                 products<count>(some, k, key + part * of_stream, keys.distance, s[part]);
             HEADWISE_UNROLL
             for (int r = 0; r < count; ++r) {
-                interleave_rounds<Arch, n, of_stream, n, streams, count>(&s[0][r]);
+                interleave_rounds<Arch, T, of_stream, n, streams, count>(&s[0][r]);
                 HEADWISE_UNROLL
                 for (int stream = 0; stream < streams; ++stream)
                     finish(some[r], k, key + stream * keys.distance, s[stream][r], top[r]);

@@ -1,8 +1,8 @@
 // Rows of numbers into the columns of a panel and back: the transposes at the edges.
 //
 // The tokens' rows are given one by one, so that the same code serves rows of one matrix and rows of many heads. Squares
-// of lanes x lanes numbers go through registers; what is left of a row is copied one by one, so nothing outside a row is
-// read or written.
+// of square_lanes x square_lanes numbers go through registers; what is left of a row is copied one by one, so nothing
+// outside a row is read or written.
 #pragma once
 
 #include "kernels/kernel_table.hpp"
@@ -28,10 +28,7 @@ HEADWISE_INLINE std::int64_t gather_squares(T* panel, int width, const E* const*
             if (all || i < count) square[i] = widened_numbers<Arch, T, n>(row[i] + k);
         transpose<Arch, T>(square);
         HEADWISE_UNROLL
-        for (int i = 0; i < n; ++i) {
-            square[i] *= factor;
-            __builtin_memcpy(panel + (k + i) * width, &square[i], sizeof square[i]);
-        }
+        for (int i = 0; i < n; ++i) write_numbers<Arch>(panel + (k + i) * width, square[i] * factor);
     }
     return k;
 }
@@ -62,8 +59,7 @@ HEADWISE_INLINE std::int64_t scatter_squares(const T* panel, int width, T* const
                                              std::int64_t depth, const T* factor)
 {
     constexpr int n = square_lanes<Arch, T>;
-    SquareRow<Arch, T> factors;
-    __builtin_memcpy(&factors, factor, sizeof factors);
+    const SquareRow<Arch, T> factors = load_numbers<Arch, n>(factor);
     T* row[n];
     HEADWISE_UNROLL
     for (int i = 0; i < n; ++i) row[i] = all || i < count ? rows[i] : nullptr;
@@ -71,14 +67,11 @@ HEADWISE_INLINE std::int64_t scatter_squares(const T* panel, int width, T* const
     for (; k + n <= depth; k += n) {
         SquareRow<Arch, T> square[n];
         HEADWISE_UNROLL
-        for (int i = 0; i < n; ++i) {
-            __builtin_memcpy(&square[i], panel + (k + i) * width, sizeof square[i]);
-            square[i] *= factors;
-        }
+        for (int i = 0; i < n; ++i) square[i] = load_numbers<Arch, n>(panel + (k + i) * width) * factors;
         transpose<Arch, T>(square);
         HEADWISE_UNROLL
         for (int i = 0; i < n; ++i)
-            if (all || i < count) __builtin_memcpy(row[i] + k, &square[i], sizeof square[i]);
+            if (all || i < count) write_numbers<Arch>(row[i] + k, square[i]);
     }
     return k;
 }

@@ -263,27 +263,18 @@ private:
         constexpr int pieces = strip_of<group>(vector * n + n - 1) - first + 1;
         constexpr int row = row_in_strip<group>(vector * n);
         constexpr int size = n / pieces;
+        const auto piece = [&](int of) __attribute__((always_inline)) { return load_numbers<Arch, size>(a[of] + row); };
         if constexpr (pieces == 1) {
             return load<Arch, T>(a[first] + row);
         } else if constexpr (pieces == 2) {
-            return from_native<Arch, T>(
-                __builtin_shufflevector(numbers<size>(a[first] + row), numbers<size>(a[first + 1] + row), i...));
+            return from_native<Arch, T>(__builtin_shufflevector(piece(first), piece(first + 1), i...));
         } else {
             static_assert(pieces == 4 && size == 4);
             const auto two = [&](int of) __attribute__((always_inline)) {
-                return __builtin_shufflevector(numbers<size>(a[of] + row), numbers<size>(a[of + 1] + row), 0, 1, 2, 3,
-                                               4, 5, 6, 7);
+                return __builtin_shufflevector(piece(of), piece(of + 1), 0, 1, 2, 3, 4, 5, 6, 7);
             };
             return from_native<Arch, T>(__builtin_shufflevector(two(first), two(first + 2), i...));
         }
-    }
-
-    template <int count>
-    HEADWISE_INLINE static auto numbers(const T* from)
-    {
-        typename Numbers<T, count>::type x;
-        __builtin_memcpy(&x, from, sizeof x);
-        return x;
     }
 
     /// Writes the rows of the g-th group, zeros where there is no token.
@@ -302,11 +293,11 @@ private:
                 SquareRow<Arch, T> square[m] = {};
                 HEADWISE_UNROLL
                 for (int i = 0; i < m; ++i)
-                    if (token + i < tokens) __builtin_memcpy(&square[i], &sums[token + i][number], sizeof square[i]);
+                    if (token + i < tokens) square[i] = load_numbers<Arch, m>(&sums[token + i][number]);
                 transpose<Arch, T>(square);
                 HEADWISE_UNROLL
                 for (int i = 0; i < m; ++i)
-                    if (c[number + i]) __builtin_memcpy(c[number + i] + token, &square[i], sizeof square[i]);
+                    if (c[number + i]) write_numbers<Arch>(c[number + i] + token, square[i]);
             }
         }
     }

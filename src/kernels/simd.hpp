@@ -134,6 +134,21 @@ struct Numbers {
     typedef E type __attribute__((vector_size(sizeof(E) * n)));
 };
 
+/// n consecutive numbers, no more than a vector holds.
+template <class Arch, int n, class E>
+HEADWISE_INLINE typename Numbers<E, n>::type load_numbers(const E* from)
+{
+    typename Numbers<E, n>::type numbers;
+    __builtin_memcpy(&numbers, from, sizeof numbers);
+    return numbers;
+}
+
+template <class Arch, class E, class Values>
+HEADWISE_INLINE void write_numbers(E* to, const Values& numbers)
+{
+    __builtin_memcpy(to, &numbers, sizeof numbers);
+}
+
 template <class Arch, class T>
 HEADWISE_INLINE typename Native<Arch, T>::Values values_of(Vec<Arch, T> v)
 {
@@ -177,6 +192,7 @@ HEADWISE_INLINE void interleave(Row& low, Row& high, std::integer_sequence<int, 
     high = __builtin_shufflevector(a, b, from(I, 1)...);
 }
 
+/// The same of vectors.
 template <class Arch, int unit, int span, class T, int... I>
 HEADWISE_INLINE void interleave(xsimd::batch<T, Arch>& low, xsimd::batch<T, Arch>& high,
                                 std::integer_sequence<int, I...> numbers)
@@ -188,10 +204,11 @@ HEADWISE_INLINE void interleave(xsimd::batch<T, Arch>& low, xsimd::batch<T, Arch
     high = from_native<Arch, T>(b);
 }
 
-/// log2(count) rounds that interleave row i of n numbers with row i + count / 2, the rows `stride` apart.
-template <class Arch, int n, int unit, int span, int count, int stride, class Row>
+/// log2(count) rounds that interleave row i with row i + count / 2, the rows `stride` apart.
+template <class Arch, class T, int unit, int span, int count, int stride, class Row>
 HEADWISE_INLINE void interleave_rounds(Row* rows)
 {
+    constexpr int n = sizeof(Row) / sizeof(T);
     Row next[count];
     HEADWISE_UNROLL
     for (int round = 1; round < count; round *= 2) {
@@ -223,12 +240,11 @@ HEADWISE_INLINE void transpose(Row* square)
     constexpr int n = sizeof(Row) / sizeof(T);
     constexpr int small = 16 / sizeof(T);
     HEADWISE_UNROLL
-    for (int first = 0; first < n; first += small)
-        interleave_rounds<Arch, n, 1, small, small, 1>(square + first);
+    for (int first = 0; first < n; first += small) interleave_rounds<Arch, T, 1, small, small, 1>(square + first);
     if constexpr (n > small) {
         HEADWISE_UNROLL
         for (int first = 0; first < small; ++first)
-            interleave_rounds<Arch, n, small, n, n / small, small>(square + first);
+            interleave_rounds<Arch, T, small, n, n / small, small>(square + first);
     }
 }
 
@@ -277,9 +293,7 @@ HEADWISE_INLINE Words widened_halves(const void* from)
     // GCC 12 takes the vector apart and puts it together again: five instructions for one.
     if constexpr (n == 16) return (Words)_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(from)));
 #endif
-    typename Numbers<std::uint16_t, n>::type halves;
-    __builtin_memcpy(&halves, from, sizeof halves);
-    return __builtin_convertvector(halves, Words);
+    return __builtin_convertvector(load_numbers<Arch, n>(static_cast<const std::uint16_t*>(from)), Words);
 }
 
 /// n consecutive elements of storage type E, widened to T, in the compiler's own vector type. Exact.
@@ -304,7 +318,7 @@ HEADWISE_INLINE typename Numbers<T, n>::type widened_numbers(const E* from)
         }
         return __builtin_convertvector(floats, Values);
     } else {
-        typename Numbers<E, n>::type elements;
+        typename Numbers<E, n>::type elements;  // not load_numbers: it may be wider than what a function can return
         __builtin_memcpy(&elements, from, sizeof elements);
         return __builtin_convertvector(elements, Values);
     }
