@@ -19,6 +19,13 @@ namespace {
 /// gained 10 to 40 % from 7 MiB on, and lost 2 to 16 % at 1 to 4 MiB, which the third-level cache held.)
 constexpr double near_bytes = 6 << 20;
 
+/// Calls that read more than this, of heads with more of K and V than that, fetch ahead as well: the third-level cache has
+/// them, but the queries and the first tile of a block come from there one after the other. (Zen 4, d_k 64: n 512 1.02 to
+/// 1.04 times as fast, n 1024 1.01 to 1.03. Where K and V of a head are 128 KiB or less it gained nothing or lost, up to a
+/// tenth at n 16 to 128: what is fetched is as much as what is computed on.)
+constexpr double near_bytes_of_long_heads = 2 << 20;
+constexpr double long_head_bytes = 128 << 10;
+
 /// Panels of a block at most where weights are kept, which fill the second-level cache: one, unless K and V of a head,
 /// which every block reads again, are more than this. (Zen 3, layer n 2048, d_model 1024, h 16: 4 panels 1.48 times as fast
 /// as one, 2 panels 1.26; nothing gained where K and V are 768 KiB.)
@@ -113,9 +120,7 @@ AttendCut::Limits AttendPlan<E>::limits(const Queries<E>& queries) const
     limits.units_in_turn = options_.mean_weights.given();  // the mean over heads is summed in order
     limits.one_head_units = limits.units_in_turn || queries.panels;
     if (keeps_weights(options_))  // a row's weights are kept until its maximum is known
-        limits.max_panels = static_cast<double>(bytes_of_token) * static_cast<double>(sizes_.n_kv) > near_bytes_of_head
-                                ? max_panels_with_weights
-                                : 1;
+        limits.max_panels = bytes_of_head() > near_bytes_of_head ? max_panels_with_weights : 1;
     return limits;
 }
 
@@ -134,12 +139,14 @@ void AttendPlan<E>::run(Queries<E> queries) const
     if (few && sizes_.n_kv > chunk_keys)
         return run_in_chunks(queries, cut, ChunkCut(cut, rows_.keys_seen(queries.range), chunk_keys), common);
 
-    common.far = bytes_read(queries.range) > near_bytes;
+    const double bytes = bytes_read(queries.range);
+    common.far = bytes > near_bytes;
+    const bool looks_ahead = common.far || (bytes > near_bytes_of_long_heads && bytes_of_head() > long_head_bytes);
     run_blocks(cut, common, cut.tasks(), multiply_adds(queries.range),
                [&](const TaskQueue& queue, std::int64_t task, AttendBlock<T>& block, AttendRow<T>* rows) {
                    const AttendPlace place = cut.place(task);
                    if (place.row_count <= 0) return;  // a block too many of a ragged item
-                   if (block.far) look_ahead(queries, cut, place, queue.likely_after(task), block);
+                   if (looks_ahead) look_ahead(queries, cut, place, queue.likely_after(task), block);
                    run_task(queries, cut, place, block, rows);
                });
 }
@@ -288,6 +295,13 @@ double AttendPlan<E>::bytes_read(const QueryRange& range) const
     const auto product = [](auto... sizes) { return (static_cast<double>(sizes) * ...); };
     return product(range.item_count, sizes_.heads, range.query_count, sizes_.d_k, sizeof(E)) +
            product(range.item_count, sizes_.kv_heads, sizes_.n_kv, sizes_.d_k + sizes_.d_v, sizeof(E));
+}
+
+/// K and V of one head, of the longest sequence.
+template <class E>
+double AttendPlan<E>::bytes_of_head() const
+{
+    return static_cast<double>(sizes_.n_kv) * static_cast<double>((sizes_.d_k + sizes_.d_v) * std::int64_t{sizeof(E)});
 }
 
 /// Names the task's rows of Y, and what the task after it will read first, as far as this one has not read it: its

@@ -49,6 +49,7 @@ private:
                   AttendRow<T>* rows, const KeyRange& chunk = every_key) const;
     double multiply_adds(const QueryRange& range) const;
     double bytes_read(const QueryRange& range) const;
+    double bytes_of_head() const;
     void look_ahead(const Queries<E>& queries, const AttendCut& cut, const AttendPlace& place, std::int64_t next_task,
                     AttendBlock<T>& block) const;
     std::int64_t kv_head(std::int64_t head) const { return head / (sizes_.heads / sizes_.kv_heads); }
