@@ -19,12 +19,12 @@ namespace {
 /// gained 10 to 40 % from 7 MiB on, and lost 2 to 16 % at 1 to 4 MiB, which the third-level cache held.)
 constexpr double near_bytes = 6 << 20;
 
-/// Calls that read more than this, of heads with more of K and V than that, fetch ahead as well: the third-level cache has
-/// them, but the queries and the first tile of a block come from there one after the other. (Zen 4, d_k 64: n 512 1.02 to
-/// 1.04 times as fast, n 1024 1.01 to 1.03. Where K and V of a head are 128 KiB or less it gained nothing or lost, up to a
-/// tenth at n 16 to 128: what is fetched is as much as what is computed on.)
+/// Calls that read more than this fetch ahead as well, unless their heads have no more of K and V than that: the third-level
+/// cache has them, but the queries and the first tile of a block come from there one after the other. (Zen 4, 2 to 4 MiB,
+/// d_k 64: n 100 to 128 1.04 to 1.1 times as fast, n 256 1.05, n 512 1.02 to 1.04. n 48 1.02 to 1.08, but causal 0.98 and on
+/// two threads 0.96; n 16, d_k 128 0.9.)
 constexpr double near_bytes_of_long_heads = 2 << 20;
-constexpr double long_head_bytes = 128 << 10;
+constexpr double short_head_bytes = 32 << 10;
 
 /// Panels of a block at most where weights are kept, which fill the second-level cache: one, unless K and V of a head,
 /// which every block reads again, are more than this. (Zen 3, layer n 2048, d_model 1024, h 16: 4 panels 1.48 times as fast
@@ -141,7 +141,7 @@ void AttendPlan<E>::run(Queries<E> queries) const
 
     const double bytes = bytes_read(queries.range);
     common.far = bytes > near_bytes;
-    const bool looks_ahead = common.far || (bytes > near_bytes_of_long_heads && bytes_of_head() > long_head_bytes);
+    const bool looks_ahead = common.far || (bytes > near_bytes_of_long_heads && bytes_of_head() > short_head_bytes);
     run_blocks(cut, common, cut.tasks(), multiply_adds(queries.range),
                [&](const TaskQueue& queue, std::int64_t task, AttendBlock<T>& block, AttendRow<T>* rows) {
                    const AttendPlace place = cut.place(task);

@@ -23,11 +23,16 @@ public:
         lines_ = 0;
     }
 
+    /// Rows that lie side by side are one, so that a line that two share is fetched once.
     void add(const MemoryRows& rows)
     {
         if (!rows.data || rows.rows <= 0 || count_ == most_pieces) return;
-        pieces_[count_++] = rows;
-        lines_ += rows.rows * ((rows.bytes + line - 1) / line);
+        MemoryRows& piece = pieces_[count_++] = rows;
+        if (rows.stride_bytes == rows.bytes) piece = {rows.data, 0, 1, rows.rows * rows.bytes};
+        // A row that begins within a line may end in one more than its length has.
+        const auto address = reinterpret_cast<std::uintptr_t>(rows.data);
+        piece.bytes += piece.stride_bytes % line == 0 ? static_cast<std::int64_t>(address % line) : line - 1;
+        lines_ += piece.rows * lines_of_row(piece);
         share_ = (lines_ + turns_ - 1) / turns_;
     }
 
@@ -44,6 +49,8 @@ public:
 private:
     static constexpr std::int64_t line = 64;
     static constexpr int most_pieces = max_pieces_ahead + 1;  ///< what the plan names, and the V of the last tile
+
+    static std::int64_t lines_of_row(const MemoryRows& rows) { return (rows.bytes + line - 1) / line; }
 
     /// Not inline: it would take registers and room from the loops around it.
     __attribute__((noinline)) void fetch(std::int64_t lines)
